@@ -12,6 +12,7 @@ from rlm_jupyter.types.events import RunEnded
 _MOST_ROWS = 200
 _MOST_COLUMNS = 12
 _MOST_CELL_CHARS = 200
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
@@ -19,14 +20,17 @@ def answer_markdown(ended: RunEnded) -> str:
     """Return the answer of a run in Markdown; empty where there is none.
 
     A list of objects with the same keys becomes a table, an object with plain values a table of two columns, other
-    lists and objects indented JSON. Anything else is the answer's text.
+    lists and objects indented JSON; what is no plain data, such as a data frame, stands as it is printed. Anything else
+    is the answer's text, whose lines end where it ends them.
     """
     if ended.answer is None:
         return ""
     value = ended.value if ended.is_json else None
-    if not isinstance(value, dict | list) or not value:
-        return ended.answer
-    return _rows(value) or _fields(value) or _tree(value)
+    if isinstance(value, dict | list) and value:
+        return _rows(value) or _fields(value) or _tree(value)
+    if not ended.is_json and "\n" in ended.answer:
+        return _fenced(ended.answer, "text")
+    return _with_breaks(ended.answer)
 
 
 def _rows(value: Any) -> str:
@@ -52,9 +56,22 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _tree(value: Mapping[str, Any] | Sequence[Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return _fenced(json.dumps(value, ensure_ascii=False, indent=2), "json")
+
+
+def _fenced(text: str, kind: str) -> str:
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
-    return f"{fence}json\n{text}\n{fence}"
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def _with_breaks(text: str) -> str:
+    """Return a text in whose paragraphs, drawn as Markdown, each line stands by itself, as its author sees it."""
+    lines, is_code = text.split("\n"), False
+    for index, line in enumerate(lines[:-1]):
+        is_code ^= _FENCE.match(line) is not None
+        if not is_code and line.strip() and lines[index + 1].strip() and not line.lstrip().startswith("|"):
+            lines[index] = line.rstrip() + "  "
+    return "\n".join(lines)
 
 
 def _is_plain(value: object) -> bool:

@@ -25,7 +25,7 @@ def started(call: Callable[[], T], name: str) -> tuple[concurrent.futures.Future
             found = call()
         except BaseException as error:  # noqa: BLE001  it is raised where it is awaited
             if future.set_running_or_notify_cancel():
-                future.set_exception(error)
+                future.set_exception(_raisable(error))
         else:
             if future.set_running_or_notify_cancel():
                 future.set_result(found)
@@ -38,3 +38,12 @@ def started(call: Callable[[], T], name: str) -> tuple[concurrent.futures.Future
 async def detached(call: Callable[[], T], name: str) -> T:
     """Make the call in a daemon thread, and wait for it."""
     return await asyncio.wrap_future(in_thread(call, name))
+
+
+def _raisable(error: BaseException) -> BaseException:
+    """Return an error that a coroutine may raise: asyncio refuses `StopIteration`, and who waits for it never wakes."""
+    if not isinstance(error, StopIteration):
+        return error
+    instead = RuntimeError("StopIteration")
+    instead.__cause__ = error
+    return instead

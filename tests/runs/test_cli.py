@@ -698,6 +698,10 @@ def test_clean_deletes_only_runs_that_ended(kept: list[RunFiles]) -> None:
     refused = cli("clean")
     assert refused.code == 2
     assert refused.err.endswith("jupyter rlm: Nobody can be asked here: add --yes to delete.\n")
+    for days in ("nan", "1e400", "-1", "1000000"):
+        refused = cli("clean", f"--older-than={days}", "--yes")
+        assert refused.code == 2
+        assert "it takes a number of days, from 0 to 36,500." in refused.err
     assert "Nothing to delete" in cli("clean", "--older-than", "41", "--yes").err
     assert done.folder.is_dir()
 

@@ -27,6 +27,7 @@ from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.policies import PolicyRegistry
 from tests.support.kernels import OTHERS, kernels_of
 from tests.support.local_servers import LocalServer
+from tests.support.loopback import Loopback
 from tests.support.pictures import png
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
@@ -180,6 +181,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -m nobody/x What?", "No provider 'nobody'"),
         ("%rlm -m openai/gpt What?", "OPENAI_API_KEY"),
         ("%rlm -o a.b What?", "-o takes the name of a variable"),
+        ("%rlm -o class What?", "-o takes the name of a variable, not 'class'"),
         ("%rlm -m scripted/two.json --termination nope What?", "nope"),
         ("%rlm", "What is the question?"),
         ("%%rlm -c book\n  \n", "What is the question? It stands below the line with %%rlm."),
@@ -517,6 +519,24 @@ def test_the_newest_run_is_resumed_where_none_is_named(shell: InteractiveShell) 
     assert shell.user_ns["rlm_result"].answer == "42"
     run(shell, "%config RLMMagics.save = 'elsewhere/'")
     assert "There are no runs in elsewhere" in run(shell, "%rlm_resume")[0]
+
+
+def test_a_run_is_resumed_at_the_address_that_is_configured(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with Loopback([block("print(len(context))"), block("FINAL('here')")]) as server:
+        run(shell, f"%rlm --base-url {server.openai_url} -m openai/any --max-iterations 1 What?")
+        newest = shell.user_ns["rlm_result"].path.stem
+        shown, _ = run(shell, f"%rlm_resume {newest} --max-iterations 3")
+        assert f"openai/any was asked at {server.openai_url}: give that address again" in shown
+        run(shell, f"%config RLMMagics.base_url = {server.openai_url!r}")
+        run(shell, "%config RLMMagics.model = 'vllm/any'")  # it is that provider's
+        assert "give that address again" in run(shell, f"%rlm_resume {newest} --max-iterations 3")[0]
+        run(shell, "%config RLMMagics.model = 'openai/other'")
+        _, error = run(shell, f"%rlm_resume {newest} --max-iterations 3")
+        assert error is None
+    assert shell.user_ns["rlm_result"].answer == "here"
 
 
 def test_a_variable_of_the_readers_own_is_not_unset(shell: InteractiveShell) -> None:

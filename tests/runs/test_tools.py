@@ -141,6 +141,9 @@ def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
     def raises() -> None:
         raise ValueError("no luck.")
 
+    def finds() -> int:
+        return next(iter(()))
+
     def leaves() -> None:
         raise SystemExit(3)
 
@@ -163,6 +166,7 @@ def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
         f"try:\n    {call}\nexcept Exception as error:\n    print(type(error).__name__, error)"
         for call in (
             "raises()",
+            "finds()",
             "leaves()",
             "slow()",
             "sleeps()",
@@ -173,11 +177,12 @@ def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
             "add(object())",
         )
     )
-    tools = [raises, leaves, Tool(slow, seconds=0.2), Tool(sleeps, seconds=0.2), frame, much, search, add, broken]
+    tools = [raises, Tool(finds, seconds=9), leaves, Tool(slow, seconds=0.2), Tool(sleeps, seconds=0.2), frame, much, search, add, broken]
     result = answered(tools, caught, "print(len(broken('a')))", "FINAL('done')")
     assert result.answer == "done"
     assert printed(result).splitlines() == [
         "SubcallError ValueError: no luck.",
+        "SubcallError RuntimeError: StopIteration.",
         "SubcallError SystemExit: 3.",
         "SubcallError slow took more than 0.2 s; it may still be at work.",
         "SubcallError sleeps took more than 0.2 s.",

@@ -139,6 +139,11 @@ class Configured(Magics, OptionTraits):
             found = self._without_server(found)
         return {name: value for name, value in found.items() if value is not None}
 
+    def address(self, model: str) -> str | None:
+        """Return where the provider of this model is asked, as far as that is configured."""
+        usual = self._model()
+        return self._setting("base_url") if usual is None or _provider(usual) == _provider(model) else None
+
     @staticmethod
     def _without_server(found: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in found.items() if name not in _OF_A_SERVER}

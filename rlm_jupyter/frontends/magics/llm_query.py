@@ -11,6 +11,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.magics.config import Configured
+from rlm_jupyter.frontends.magics.result_name import check_result_name
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.bill import Bill
@@ -56,8 +57,8 @@ class QuestionMagics(Magics):
         if not prompt:
             raise UsageError("What is the prompt? %llm_query [-m MODEL] [-o VARIABLE] prompt")
         output = options.get("o", options.get("output"))
-        if output and not output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {output!r}.")
+        if output:
+            check_result_name(output)
         try:
             reply = self._ask(prompt, options.get("m", options.get("model")))
         except (RLMError, KeyboardInterrupt) as error:

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.magics.help import usage
+from rlm_jupyter.frontends.magics.result_name import check_result_name
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import changes, magic
@@ -28,7 +28,6 @@ from rlm_jupyter.run.mcp.config import named_servers
 from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import RLMError
-from rlm_jupyter.types.quoted import quoted
 
 
 @magics_class
@@ -41,12 +40,21 @@ class ResumeMagics(Magics):
         Shows the runs, and puts their results into variables.
     folder
         Returns the folder that runs are saved in; `None`: the default one.
+    address
+        Returns the address that the user has configured for a model's provider; `None`: none.
     """
 
-    def __init__(self, shell: Any, runs: SessionRuns, folder: Callable[[], Path | None]) -> None:
+    def __init__(
+        self,
+        shell: Any,
+        runs: SessionRuns,
+        folder: Callable[[], Path | None],
+        address: Callable[[str], str | None] = lambda model: None,
+    ) -> None:
         super().__init__(shell)
         self._runs = runs
         self._folder = folder
+        self._address = address
 
     @usage("%rlm_resume [options] [RUN]")
     @magic_arguments()
@@ -64,8 +72,7 @@ class ResumeMagics(Magics):
           %rlm_resume 20250102-101500-who --max-cost 2
         """
         options: Namespace = cast(Any, self.rlm_resume).parser.parse_argstring(line)
-        if not options.result.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
+        check_result_name(options.result)
         try:
             self._resume(options)
         except (RLMError, KeyboardInterrupt) as error:
@@ -83,10 +90,13 @@ class ResumeMagics(Magics):
             "%resume", options, {"tool": tools, "sub_tool": tools, "mcp": named_servers, "kernel_token_env": token_in}
         )
         del changed["result"]
+        started = saved.trajectory.started
+        if started.options.get("base_url") and changed.get("base_url") is None:
+            changed["base_url"] = self._address(changed.get("model") or started.model)
         found = configuration(saved, changed)
         settings = RLM(found.model, **found.options).settings
         going_on = Resumption(saved, settings, reexecutes=not options.no_reexec)
         background.submit(refuse_absent(settings)).result()
-        prompt = saved.trajectory.started.prompt
+        prompt = started.prompt
         claim = self._runs.claim(options.result, resumed=True)
         self._runs.run(lambda tell: RunHandle(going_on, prompt, tell, approve=asks_here()), claim)

@@ -30,6 +30,7 @@ from rlm_jupyter.frontends.magics.context import context_of
 from rlm_jupyter.frontends.magics.help import usage
 from rlm_jupyter.frontends.magics.kernels import KeptKernels
 from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
+from rlm_jupyter.frontends.magics.result_name import check_result_name
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.sessions import Sessions, cell_id
@@ -89,8 +90,7 @@ class RLMMagics(Configured):
           Which characters lie to Alice, and where?
         """
         options, prompt = self._parse(line, cell)
-        if not options.result.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
+        check_result_name(options.result)
         if options.here:
             raise UsageError(transform.why_not_awaited(self.shell))
         try:
@@ -105,8 +105,7 @@ class RLMMagics(Configured):
         from rlm_jupyter.run.answer_type import AnswerType
 
         options, prompt = self._parse(line, cell)
-        if not options.result.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
+        check_result_name(options.result)
         _check_here(options)
         if options.approve:
             self._check_somebody_answers(options)
@@ -328,7 +327,7 @@ def load(shell: Any) -> None:
         return
     magics = RLMMagics(shell)
     shell.register_magics(magics)
-    shell.register_magics(ResumeMagics(shell, magics.runs, magics.folder))
+    shell.register_magics(ResumeMagics(shell, magics.runs, magics.folder, magics.address))
     parser = cast(Any, magics.rlm).parser
     if SubcallMagics.__name__ not in shell.magics_manager.registry:  # in a run's kernel its own stay
         shell.register_magics(QuestionMagics(shell, magics, parser.parse_args))

@@ -43,6 +43,21 @@ def test_a_text_that_looks_like_data_is_a_text_and_no_answer_is_nothing() -> Non
     assert answer_markdown(ended(None)) == ""
 
 
+def test_lines_of_a_text_stay_lines() -> None:
+    text = "Ada: 3\nHugo: 5\n\n- one\n- two\n\n```\na\nb\n```\n| a | b |\n|---|---|\n| 1 | 2 |"
+    html = safe_html.markdown(answer_markdown(ended(text)))
+    assert "Ada: 3<br" in html
+    assert "<li>one</li>" in html
+    assert "<pre><code>a\nb\n</code></pre>" in html
+    assert "<td>1</td>" in html
+
+
+def test_what_is_no_plain_data_stands_as_it_is_printed() -> None:
+    frame = "  name  total_sum\n0  Ann        1.5\n1  Bob        2.0"
+    html = safe_html.markdown(answer_markdown(ended(frame, is_json=False)))
+    assert f"{frame}\n</code></pre>" in html
+
+
 def test_what_stands_in_a_cell_stays_text() -> None:
     html = safe_html.markdown(answer_markdown(ended([{"a": "<img src=x>[b](http://c) `d` | $5 and $6"}])))
     assert "<td>&lt;img src=x&gt;[b](http://c) `d` | " in html

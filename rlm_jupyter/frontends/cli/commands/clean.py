@@ -17,6 +17,7 @@ from rlm_jupyter.types.errors import ConfigurationError, RecordError
 if TYPE_CHECKING:
     from rlm_jupyter.record.catalog import RunSummary
 
+_MOST_DAYS = 36_500
 EXAMPLES = """\
   jupyter rlm clean --older-than 30 --yes
 """
@@ -33,6 +34,10 @@ def run(args: Namespace) -> int:
     """Run `jupyter rlm clean`: delete runs that have ended, after asking; return the exit code."""
     from rlm_jupyter.record import catalog, footprint
 
+    if not 0 <= args.older_than < _MOST_DAYS:
+        raise ConfigurationError(
+            f"--older-than {args.older_than:g}: it takes a number of days, from 0 to {_MOST_DAYS:,}."
+        )
     runs = catalog.list_runs(args.folder)
     latest = datetime.now(UTC) - timedelta(days=args.older_than)
     ended = [run for run in runs if all(map(_is_over, catalog.prompts_of(run)))]
@@ -42,7 +47,7 @@ def run(args: Namespace) -> int:
     if kept:
         terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or interrupted).")
     if not chosen:
-        terminal.say(f"Nothing to delete in {folder_of(args)}.")
+        terminal.say(f"Nothing to delete in {_shown(args)}.")
         return ANSWERED
     for run in chosen:
         size, own = footprint.size(run.files), footprint.freed([run.files])
@@ -50,7 +55,7 @@ def run(args: Namespace) -> int:
         terminal.say(f"  {run.files.name}  {size / 1e6:.1f} MB{shared}")
     # what only these share goes with the last of them
     freed = footprint.freed(run.files for run in chosen) / 1e6
-    what = f"{terminal.count(len(chosen), 'run')} ({freed:.1f} MB) in {folder_of(args)}"
+    what = f"{terminal.count(len(chosen), 'run')} ({freed:.1f} MB) in {_shown(args)}"
     if not args.yes and not _confirmed(f"Delete {what}? [y/N] "):
         terminal.say("Nothing was deleted.")
         return FAILED
@@ -59,6 +64,12 @@ def run(args: Namespace) -> int:
             terminal.say(f"Kept: {path}, which the run has not written, or not as it is now.")
     terminal.say(f"Deleted {what}.")
     return ANSWERED
+
+
+def _shown(args: Namespace) -> str:
+    """Return the folder, as it may stand before a full stop."""
+    folder = folder_of(args)
+    return str(Path(folder).resolve()) if folder.endswith(".") else folder
 
 
 def _is_over(run: RunSummary) -> bool:
