@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -89,6 +89,13 @@ class Policy:
     name: str = ""
     """What it is registered as."""
     description: str = ""
+    config: dict[str, Any]
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Set the defaults, for a policy whose own `__init__` does not call this class's."""
+        policy = super().__new__(cls)
+        policy.config = dict(cls.get_default_config())
+        return policy
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         name = self.name or type(self).__name__
@@ -100,7 +107,7 @@ class Policy:
             raise ConfigurationError(
                 f"{name}: unknown setting {quoted(unknown[0])}. Known: {', '.join(sorted(defaults))}."
             )
-        self.config: dict[str, Any] = {**defaults, **(config or {})}
+        self.config = {**defaults, **(config or {})}
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
 import hashlib
-import inspect
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from rlm_jupyter.policies.base import Policy
 from rlm_jupyter.types.errors import PolicyError
+from rlm_jupyter.types.function_source import source_of
 
 _P = TypeVar("_P", bound=Policy)
 
@@ -37,24 +36,16 @@ class SharedPolicy(Generic[_P]):
 
     @property
     def name(self) -> str:
-        """The policy's."""
-        return self._policy.name
+        """The policy's; of one that is not registered, its class's."""
+        return self._policy.name or type(self._policy).__name__
 
     @property
     def digest(self) -> str:
         """Of its name, its settings and, where it is the user's own, its source: what makes a run another one."""
         parts = [self.name, json.dumps(self._policy.config, sort_keys=True, default=repr)]
         rule: Any = getattr(self._policy, "function", type(self._policy))
-        while isinstance(rule, functools.partial):
-            parts.append(repr((rule.args, rule.keywords)))
-            rule = rule.func
-        if not hasattr(rule, "__qualname__"):
-            rule = type(rule)  # an object that can be called
-        if not str(rule.__module__).startswith("rlm_jupyter."):
-            try:
-                parts.append(inspect.getsource(rule))
-            except (OSError, TypeError):
-                parts.append(rule.__qualname__)
+        if not str(getattr(rule, "__module__", "")).startswith("rlm_jupyter."):
+            parts.append(source_of(rule))
         return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     @contextmanager

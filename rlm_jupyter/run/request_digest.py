@@ -62,6 +62,8 @@ def request_digest(
     # what a server has is only known once it runs
     own = [spec for spec in settings.tools.specs if "." not in spec["name"]]
     asked |= _described(settings) | ({"tools": own} if settings.mcp else {})
+    if sources := [*settings.tools.sources, *settings.sub_tools.sources]:
+        asked["sources"] = sources
     if settings.mcp:
         asked["mcp"] = [server.digest for server in settings.mcp]
     if any(settings.served):

@@ -17,6 +17,7 @@ from rlm_jupyter.run.tool_forms import bare, form_of, resolved
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.function_source import source_of
 from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.quoted import quoted
 
@@ -121,6 +122,11 @@ class Tool:
         named = [[name, form_of(resolved(self._function, annotation))] for name, annotation in annotated]
         forms = [one for one in named if one[1]]
         return spec | ({"forms": forms} if forms else {})
+
+    @property
+    def source(self) -> str:
+        """What the function does, as it is written."""
+        return source_of(self._function)
 
     async def call(self, call: Call) -> str:
         """Call the function, and return its result as JSON.

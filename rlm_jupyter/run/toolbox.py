@@ -23,6 +23,10 @@ class HostTool(Protocol):
     def spec(self) -> dict[str, Any]:
         """What the kernel and the record are told of it."""
 
+    @property
+    def source(self) -> str:
+        """What it does, as it is written; empty where nobody here can know."""
+
     async def call(self, call: Call) -> str:
         """Call it, and return its result as JSON; raises `ToolFailedError`."""
 
@@ -74,6 +78,11 @@ class Toolbox:
     def get(self, name: str | None) -> HostTool | None:
         """Return the tool of this name, if it was handed over and can be called."""
         return None if name is None else self._tools.get(name)
+
+    @property
+    def sources(self) -> list[str]:
+        """What they do, as it is written."""
+        return [tool.source for tool in self._tools.values() if tool.source]
 
     @property
     def asking(self) -> list[str]:

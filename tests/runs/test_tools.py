@@ -177,7 +177,18 @@ def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
             "add(object())",
         )
     )
-    tools = [raises, Tool(finds, seconds=9), leaves, Tool(slow, seconds=0.2), Tool(sleeps, seconds=0.2), frame, much, search, add, broken]
+    tools = [
+        raises,
+        Tool(finds, seconds=9),
+        leaves,
+        Tool(slow, seconds=0.2),
+        Tool(sleeps, seconds=0.2),
+        frame,
+        much,
+        search,
+        add,
+        broken,
+    ]
     result = answered(tools, caught, "print(len(broken('a')))", "FINAL('done')")
     assert result.answer == "done"
     assert printed(result).splitlines() == [
@@ -209,6 +220,17 @@ def test_what_is_called_in_an_option_is_not_called(shell: InteractiveShell) -> N
         shown, error = run_cell(shell, f"%rlm -m scripted/no.json {options} What?")
         assert re.search(says, str(error)), shown
     assert called == []
+
+
+def test_the_same_question_with_a_tool_that_does_something_else_is_asked_anew(shell: InteractiveShell) -> None:
+    Path("script.json").write_text(json.dumps([block("FINAL(look_up('a'))")]))
+    answers = []
+    for body in ("word * 2", "word * 2", "word * 3"):
+        shell.run_cell(f"def look_up(word: str) -> str:\n    return {body}\n", store_history=True)
+        shown, error = run_cell(shell, "%rlm -m scripted/script.json --tool look_up What?")
+        assert error is None, shown
+        answers.append((shell.user_ns["rlm_result"].answer, "recorded run" in shown))
+    assert answers == [("aa", False), ("aa", True), ("aaa", False)]
 
 
 @pytest.mark.parametrize(("words", "says"), [(["no"], "its only call"), (["no", "no"], "all 2 calls")])

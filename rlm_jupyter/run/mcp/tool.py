@@ -44,6 +44,7 @@ class McpTool:
     """
 
     repeatable = False
+    source = ""
 
     def __init__(
         self, server: ServerConfig, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
@@ -125,6 +126,7 @@ class McpResources:
     """A function on the resources of a server: `list_resources()` or `read_resource(uri)`."""
 
     repeatable = False
+    source = ""
     approval: Approval = "never"
 
     def __init__(self, server: ServerConfig, request: Request, name: str, doc: str, parameters: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import rlm_jupyter.policies
 from rlm_jupyter.policies import ActionResult, PolicyContext, PolicyRegistry, Reason, TerminationPolicy
+from rlm_jupyter.policies.shared_policy import SharedPolicy
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.unit.policies.cases import FINAL, START, code, policy
 
@@ -140,3 +141,17 @@ def test_a_reason_is_a_text_that_keeps_its_kind() -> None:
     assert (reason, f"{reason}!", reason.upper()) == ("why", "why!", "WHY")
     assert isinstance(copy.deepcopy(reason), Reason)
     assert not isinstance("why", Reason)
+
+
+def test_a_policy_need_not_call_the_init_of_its_class() -> None:
+    class Bare(TerminationPolicy):
+        def __init__(self, most: int) -> None:
+            self.most = most
+
+        def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
+            return context.step >= self.most, None
+
+    bare = Bare(1)
+    assert (bare.config, copy.deepcopy(bare).most) == ({}, 1)
+    shared = SharedPolicy(bare)
+    assert (shared.name, len(shared.digest)) == ("Bare", 64)
