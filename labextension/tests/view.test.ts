@@ -6,6 +6,8 @@ import { readLimits } from '../src/inline/limits';
 import { NOTHING, RunModel } from '../src/model/run';
 import { promptOf, savedRuns } from '../src/model/saved';
 import { isUnknown } from '../src/compat/missingMagic';
+import type { Mark } from '../src/model/marks';
+import { branched } from '../src/notebook/branch';
 
 jest.mock('@jupyterlab/apputils', () => ({}));
 jest.mock('@jupyterlab/notebook', () => ({}));
@@ -111,4 +113,11 @@ test('saved runs are in the order in which they began, wherever their cells stan
   ] as never;
   const found = savedRuns(cells, new Set(), []).map(({ run }) => run);
   expect(found).toEqual(['00000002', '00000003', '00000001', '00000004']);
+});
+
+test('a branch is asked where its run was', () => {
+  const mark = { run_id: '20260102-030405-who', iteration: 2 } as unknown as Mark;
+  expect(branched(mark, trans)).toContain('RLM.fork("20260102-030405-who", at=2)');
+  const own = { ...mark, base_url: 'http://127.0.0.1:8080/v1' };
+  expect(branched(own, trans)).toContain('at=2, base_url="http://127.0.0.1:8080/v1")');
 });

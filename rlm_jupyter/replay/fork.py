@@ -87,6 +87,10 @@ def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> For
             raise _at(f"Iteration {first} is the first that was edited: {{at}}, or leave it out.", str(first))
         return _edited(saved, edited)
     last = indices[-1] if indices else 0
+    if not last and saved.has_answer:
+        raise ConfigurationError(
+            f"{saved.files.prompt_name} was answered without an iteration, so there is none to begin from: ask anew."
+        )
     at = max(last - 1, 0) if at is None else at
     if at < 0 or at > last:
         raise _at(f"{saved.files.prompt_name} has {last} iterations: fork it {{at}}.", f"0 to {last}")

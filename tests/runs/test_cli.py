@@ -843,3 +843,13 @@ def test_a_policy_in_a_file_of_ones_own_ends_a_run(tmp_path: Path) -> None:
     done = cli("run", "What?", "-m", "scripted/same.json", "--json", *policies, cwd=tmp_path)
     told = json.loads(done.out)
     assert (told["answer"], told["stop_reason"]) == ("the same", "terminated")
+
+
+@pytest.mark.slow
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"rmdir {shlex.quote(str(gone))} && {shlex.quote(sys.executable)} -m rlm_jupyter.frontends.cli.main list"
+    done = subprocess.run(["sh", "-c", command], cwd=gone, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "jupyter rlm: the working directory is gone: change to another."

@@ -13,7 +13,7 @@ import pytest
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.types.errors import ModelError
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.values import Message
 
@@ -65,6 +65,12 @@ async def test_two_replies_that_say_the_same_are_the_answer() -> None:
     assert "Which city is large?" in model.direct[0]
     assert result.usage.total_tokens == result.trajectory.usage.total_tokens > 0
     assert sum(used.usage.total_tokens for used in result.usage_by_model.values()) == result.usage.total_tokens
+
+
+async def test_a_run_without_an_iteration_has_none_to_begin_another_from() -> None:
+    await run(Asked("Lima", "The city is Lima."), save="run.ipynb")
+    with pytest.raises(ConfigurationError, match=r"^run was answered without an iteration, so .*: ask anew\.$"):
+        await RLM.afork("run.ipynb", at=0, model=Asked())
 
 
 async def test_where_they_differ_the_loop_goes_on_and_knows_them() -> None:

@@ -223,7 +223,8 @@ export function wordsOf(run: RunModel, trans: TranslationBundle): string {
     words.push(facts.remark);
   }
   if (facts.outcome === 'cut' && facts.run_id) {
-    words.push(trans.__('to resume it: %1', `%rlm_resume ${facts.run_id}`));
+    const address = facts.base_url ? ` --base-url ${facts.base_url}` : '';
+    words.push(trans.__('to resume it: %1', `%rlm_resume ${facts.run_id}${address}`));
   }
   return words.join(' · ');
 }

@@ -102,6 +102,7 @@ export function markFor(run: RunModel, cell: LiveCell): Mark {
     run: run.run,
     parent: run.parent,
     ...(run.facts.run_id ? { run_id: run.facts.run_id } : {}),
+    ...(run.facts.base_url ? { base_url: run.facts.base_url } : {}),
     ...facts,
     role: cell.facts.role,
     iteration: cell.facts.iteration,

@@ -27,6 +27,7 @@ export const NOTHING: RunFacts = {
   model: '',
   prompt: '',
   run_id: '',
+  base_url: '',
   limits: {},
   outcome: null,
   message: '',
@@ -281,8 +282,7 @@ export class RunModel {
   /** As the kernel has told it, and when, in milliseconds. */
   private _clock: { seconds: number; at: number } | null = null;
   private _next = 0;
-  /** The number of the message before which others were missing. */
-  private _gap = -1;
+  private _gap = -1; // the number of the message before which others were missing
 }
 
 /** A short digest of a text: whether somebody has edited a cell since it was written. */

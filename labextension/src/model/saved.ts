@@ -122,6 +122,7 @@ function restored(run: string, models: ICellModel[], others: Map<string, ICellMo
     outcome: outcomeOf(marked.map(({ mark }) => mark)),
     iteration: Math.max(0, ...marked.map(({ mark }) => mark.iteration)),
     run_id: typeof first.run_id === 'string' ? first.run_id : '',
+    base_url: typeof first.base_url === 'string' ? first.base_url : '',
     prompt: promptOf(others.get(first.parent)?.sharedModel.getSource() ?? '')
   };
   saved.fold({ v: 1, run, seq: 0, snapshot: { cells, facts } });

@@ -10,12 +10,13 @@ export function canBranch(mark: Mark): boolean {
 }
 
 /** The source of such a cell. */
-export function branched({ run_id, iteration }: Mark, trans: TranslationBundle): string {
+export function branched({ run_id, base_url, iteration }: Mark, trans: TranslationBundle): string {
+  const address = base_url ? `, base_url=${JSON.stringify(base_url)}` : '';
   return [
     'from rlm_jupyter import RLM',
     '',
     `# ${trans.__('a new run with iterations 1 to %1 of that one', iteration)}`,
-    `branch = RLM.fork(${JSON.stringify(run_id)}, at=${iteration})`,
+    `branch = RLM.fork(${JSON.stringify(run_id)}, at=${iteration}${address})`,
     'branch'
   ].join('\n');
 }

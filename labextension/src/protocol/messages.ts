@@ -136,6 +136,8 @@ export interface RunFacts {
   model: string;
   prompt: string;
   run_id: string;
+  /** Where its model was asked, which has to be given again to go on; empty: at the usual address. */
+  base_url: string;
   limits: Record<string, number>;
   outcome: string | null;
   message: string;

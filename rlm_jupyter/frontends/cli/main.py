@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -50,9 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = FAILED
     except OSError as error:
         code = FAILED
-        _complain(f"jupyter rlm: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        said = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        _complain(f"jupyter rlm: {said if _has_folder() else 'the working directory is gone: change to another.'}")
     terminal.drop_streams()
     return code
+
+
+def _has_folder() -> bool:
+    """Return whether the working directory is there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _listed(*names: str) -> str:

@@ -188,6 +188,7 @@ class RunFacts:
             "model": started.model if started is not None else "",
             "prompt": " ".join(started.prompt.split())[:_PROMPT_CHARS] if started is not None else "",
             "run_id": self.run_id,
+            "base_url": started.options.get("base_url") or "" if started is not None else "",
             "limits": {name: limits[name] for name in _LIMITS if limits.get(name) is not None},
             "outcome": self.outcome,
             "message": self._message,
