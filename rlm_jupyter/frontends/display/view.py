@@ -212,10 +212,10 @@ class View:
                 self._in_flight = 0  # what was cancelled with the cell never settles
                 self._children.clear()
             case SubcallStarted():
-                self._in_flight += 1
+                self._in_flight += event.kind != "tool"
             case SubcallSettled():
-                self._in_flight = max(self._in_flight - 1, 0)
                 is_tool = event.kind == "tool"
+                self._in_flight = max(self._in_flight - (not is_tool), 0)
                 self._spending.add(event.usage, event.cost, subcalls=not is_tool, tool_calls=is_tool)
             case OutputsShown():
                 self._close()

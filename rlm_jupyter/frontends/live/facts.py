@@ -129,10 +129,11 @@ class RunFacts:
             case RunPaused():
                 self._phase = "paused"
             case SubcallStarted():
-                self._in_flight += 1
+                self._in_flight += event.kind != "tool"
             case SubcallSettled():
-                self._subcalls += event.kind != "tool"  # which has a limit of its own
-                self._in_flight = max(self._in_flight - 1, 0)
+                is_subcall = event.kind != "tool"  # which has a limit of its own
+                self._subcalls += is_subcall
+                self._in_flight = max(self._in_flight - is_subcall, 0)
                 sub_model = self._started.sub_model if self._started is not None else ""
                 self._spend(event.usage, event.cost, event.model or sub_model)
             case RunEnded():
