@@ -16,8 +16,11 @@ from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.replay.resume import Resumption
 from rlm_jupyter.run.alone import answer_alone
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.part_ledger import PartLedger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.files.blank import is_blank
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.question import context_of
 from rlm_jupyter.run.result import OnEvent, Result
@@ -94,7 +97,7 @@ async def attempt(
             ledger = PartLedger(settings.limits, whole, refuse)  # its clock starts now
             return await _answer(settings, item, folder, ledger, found, retries, on_begin, started, group)
 
-    task = asyncio.create_task(_attempt(item, folder, answered))
+    task = asyncio.create_task(_attempt(item, folder, settings.answer, answered))
     try:
         return await task
     except asyncio.CancelledError:
@@ -120,18 +123,20 @@ async def _turn(starts: asyncio.Semaphore, stack: contextlib.AsyncExitStack) -> 
     return started
 
 
-async def _attempt(item: Item, folder: Path, answer: Callable[[], Awaitable[Result]]) -> Attempt:
+async def _attempt(
+    item: Item, folder: Path, answer_type: AnswerType | None, answer: Callable[[], Awaitable[Result]]
+) -> Attempt:
     """Return what comes of its run, whatever that is."""
     if item.error:
         return Attempt(ResultRow(key=item.key, error=item.error))
     try:
-        return Attempt(ResultRow.of(item.key, await answer(), folder.parent))
+        return Attempt(ResultRow.of(item.key, await answer(), folder.parent, answer_type))
     except RLMError as error:
         if isinstance(error, ModelError) and error.refuses_key:
             return Attempt(unusable=str(error))  # as every other item's would be
         row = ResultRow(key=item.key)
         if error.result is not None:
-            row = ResultRow.of(item.key, error.result, folder.parent)
+            row = ResultRow.of(item.key, error.result, folder.parent, None)
         failure = str(error) if isinstance(error, ModelError | KernelStartError) else ""
         return Attempt(replace(row, error=str(error)), failure=failure)
 
@@ -159,7 +164,7 @@ async def _answer(
             on_begin()
             return await going_on.answer(item.prompt, on_event, None)
     check_prompt(item.prompt)
-    held = context_of(item.context)
+    held = _held(item.context)
     on_begin()
     settings = replace(settings, save=folder / f"{item.name}.ipynb")
     templates = Templates(settings.preload, are_used=settings.forks_kernels, group=group)
@@ -167,3 +172,8 @@ async def _answer(
         return await answer_alone(settings, item.prompt, held, on_event, ledger=ledger, templates=templates)
     finally:
         await run_to_completion(templates.close)
+
+
+def _held(context: object) -> Context:
+    """Return a row's context, ready for a kernel: a text as it is, also where a file happens to have that name."""
+    return Context(context) if isinstance(context, str) and not is_blank(context) else context_of(context)

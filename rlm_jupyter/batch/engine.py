@@ -253,7 +253,7 @@ class Engine:
         self.stopped = self.stopped or f"a limit of the batch is reached: {refusal}"
 
     def _row_of(self, item: Item, result: Result) -> ResultRow:
-        return ResultRow.of(item.key, result, self._results.path.parent)
+        return ResultRow.of(item.key, result, self._results.path.parent, self._settings.answer)
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self._results.path.parent).as_posix()

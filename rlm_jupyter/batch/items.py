@@ -17,6 +17,7 @@ from rlm_jupyter.run.request_digest import request_digest
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, ContextError
 from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.quoted import quoted
 
 _KEY_CHARS = 12
 
@@ -54,14 +55,11 @@ class RowQuestion:
     Raises
     ------
     ConfigurationError
-        A template can't be read.
+        A template can't be read, or is no text.
     """
 
     def __init__(self, prompt: str, context: str | None, key: str | None) -> None:
-        if not prompt.strip():
-            raise ConfigurationError(
-                "The question is missing: prompt is a text with names of columns, as 'Who is {name}?'."
-            )
+        _check_texts(prompt, context, key)
         self._prompt = PromptTemplate(prompt)
         self._context = None if context is None else ContextColumn(context)
         self._key = key
@@ -84,8 +82,10 @@ class RowQuestion:
         Raises
         ------
         ConfigurationError
-            No row has a column that is named, or two have one key.
+            No row can be read or has a column that is named, or two have one key.
         """
+        if rows and all(isinstance(row, BadRow) for row in rows):
+            raise ConfigurationError(f"No item can be read: {getattr(rows[0], 'why', '')}.")
         known = dict.fromkeys(str(name) for row in rows for name in row)
         columns = [*self._prompt.columns, *(self._context.columns if self._context else ()), *more]
         check_columns([*columns, *([self._key] if self._key else [])], known)
@@ -116,6 +116,24 @@ class RowQuestion:
         return Item(
             number, named or identity.hexdigest()[:_KEY_CHARS], identity.hexdigest(), row, prompt, context, error
         )
+
+
+def _check_texts(prompt: object, context: object, key: object) -> None:
+    """Refuse what names no columns.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no text, or there is no question.
+    """
+    if not isinstance(prompt, str) or not prompt.strip():
+        given = "" if isinstance(prompt, str) else f", not {quoted(prompt)}"
+        raise ConfigurationError(
+            f"The question is missing: prompt is a text with names of columns, as 'Who is {{name}}?'{given}."
+        )
+    for name, column in (("context", context), ("key", key)):
+        if column is not None and not isinstance(column, str):
+            raise ConfigurationError(f"{name} is the name of a column, a text, not {quoted(column)}.")
 
 
 def _digest(context: object) -> str:

@@ -79,18 +79,17 @@ class PreparedBatch:
             raise ConfigurationError("The runs of a batch make no files: leave outputs out.")
         if retry not in {None, "failed"}:
             raise ConfigurationError(f"retry is 'failed' or nothing, not {quoted(retry)}.")
-        if concurrency < 1:
-            raise ConfigurationError(f"concurrency is a whole number from 1 on, not {quoted(concurrency)}.")
-        cost, tokens, seconds = limits
-        at_once = max(settings.limits.concurrency, concurrency)
-        whole = Limits(max_cost=cost, max_tokens=tokens, max_seconds=seconds, concurrency=at_once)
+        at_once: object = concurrency
+        if not isinstance(at_once, int) or at_once < 1:
+            raise ConfigurationError(f"concurrency is a whole number from 1 on, not {quoted(at_once)}.")
+        whole = _whole(limits, max(settings.limits.concurrency, concurrency))
         check_models(settings.routing, whole, settings.samples)
         check_attended(settings, None)
         question, scoring = RowQuestion(prompt, context, key), None if expected is None else Scoring(expected, score)
-        if scoring is None and isinstance(score, Judge):
+        if scoring is None and score != "exact":  # which is what it is when nothing is said
+            text = f"{'A judge' if isinstance(score, Judge) else 'A score'} compares answers with what is expected"
             raise ConfigurationError(
-                "A judge compares answers with what is expected: name its column by expected.",
-                command="A judge compares answers with what is expected: name its column by --expected.",
+                f"{text}: name its column by expected.", command=f"{text}: name its column by --expected."
             )
         judge = None if scoring is None or scoring.judge is None else ReadyJudge(scoring.judge, settings, whole)
         results = ResultsFile(out, settings.answer)
@@ -162,3 +161,23 @@ class PreparedBatch:
         from rlm_jupyter.batch.workers import Workers  # here: most batches have none
 
         return Workers(self.executor, self.settings, self.results.folder, whole, concurrency=self.concurrency)
+
+
+def _whole(limits: tuple[float | None, int | None, float | None], at_once: int) -> Limits:
+    """Return the limits of all runs together.
+
+    Raises
+    ------
+    ConfigurationError
+        One is no limit; says so by the name that it has for a batch.
+    """
+    given: dict[str, Any] = dict(zip(("max_cost", "max_tokens", "max_seconds"), limits, strict=True))
+    for name, value in given.items():
+        try:
+            Limits(**{name: value})
+        except ConfigurationError as error:
+            said, _, why = str(error).partition("): ")
+            shown = said.partition("=")[2]
+            option = f"--batch-{name.replace('_', '-')}"
+            raise ConfigurationError(f"batch_{name}={shown}: {why}", command=f"{option} {shown}: {why}") from None
+    return Limits(**given, concurrency=at_once)

@@ -109,6 +109,8 @@ def check_columns(wanted: Collection[str], known: Collection[str]) -> None:
         Names it, and those that there are.
     """
     for name in wanted:
+        if not known:
+            raise ConfigurationError(f"No row has a column {name!r}: there is no column with a name.")
         if name not in known:
             shown = ", ".join(map(str, list(known)[:20]))
             raise ConfigurationError(f"No row has a column {name!r}; the columns are: {shown}.")

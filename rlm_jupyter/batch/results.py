@@ -15,6 +15,7 @@ from rlm_jupyter.record import atomic
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.files.unreadable import INSTALL
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 _KINDS = (".jsonl", ".csv", ".parquet")
 
@@ -35,7 +36,9 @@ class ResultsFile:
         It is no such path, there is no folder for it, or a library is missing.
     """
 
-    def __init__(self, path: str | Path, answer_type: AnswerType | None) -> None:
+    def __init__(self, path: object, answer_type: AnswerType | None) -> None:
+        if not isinstance(path, str | Path):
+            raise ConfigurationError(f"out is the path of the file of results, not {quoted(path)}.")
         self.path = Path(path).expanduser().absolute()
         self.fault = ""
         """Why the file is not what it should be."""

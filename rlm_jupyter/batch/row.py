@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from rlm_jupyter.run.answer_type import AnswerError, AnswerType
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.types.endings import why_ended
+from rlm_jupyter.types.errors import PolicyError
+from rlm_jupyter.types.values import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +38,36 @@ class ResultRow:
     """Of a judge's score: why it is that, or why there is none."""
 
     @classmethod
-    def of(cls, key: str, result: Result, folder: Path) -> Self:
-        """Return the row of a run that has ended; `folder` is that of the results."""
+    def of(cls, key: str, result: Result, folder: Path, answer_type: AnswerType | None) -> Self:
+        """Return the row of a run that has ended.
+
+        Parameters
+        ----------
+        folder
+            That of the results.
+        answer_type
+            What the answer was to be. A run that a limit has ended may have a draft of another form: that is an error.
+        """
         ended = result.trajectory.ended
-        is_invalid = result.answer is None or result.stop_reason in {"failed", "answer_invalid"}
+        answer = None if ended is None else ended.value if ended.is_json else ended.answer
+        error = None
+        if result.answer is None or result.stop_reason in {"failed", "answer_invalid"}:
+            error = why_ended(result.stop_reason, result.message)
+        elif answer_type is not None and ended is not None and result.stop_reason != "answered":
+            try:
+                answer = answer_type.check(Value(result.answer, ended.value, ended.is_json)).json
+            except (AnswerError, PolicyError) as wrong:  # of the latter kind: a validator of the user's has failed
+                why, what = why_ended(result.stop_reason, result.message), " ".join(str(wrong).split()).rstrip(".")
+                error = f"{why}; the answer so far is not of the type that was asked for ({what})"
         return cls(
             key=key,
-            answer=None if ended is None else ended.value if ended.is_json else ended.answer,
+            answer=answer,
             stop_reason=result.stop_reason,
             tokens=result.usage.total_tokens,
             cost=result.cost,
             seconds=round(result.seconds, 3),
             path=None if result.path is None else result.path.relative_to(folder).as_posix(),
-            error=why_ended(result.stop_reason, result.message) if is_invalid else None,
+            error=error,
         )
 
     @classmethod

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +43,8 @@ def read_rows(items: object) -> list[Mapping[str, Any]]:
     """
     if isinstance(items, str | Path):
         rows = _of_file(Path(items).expanduser())
-    elif (module := type(items).__module__.partition(".")[0]) in {"pandas", "polars"}:
-        records: Any = items
-        rows = records.to_dict("records") if module == "pandas" else records.to_dicts()
+    elif library := _library_of(items):
+        rows = _of_frame(items, library)
     elif isinstance(items, Iterable) and not isinstance(items, Mapping | bytes):
         rows = [_row(number, item) for number, item in enumerate(items)]
     else:
@@ -61,6 +62,46 @@ def _row(number: int, item: object) -> Mapping[str, Any]:
     if not isinstance(item, Mapping):
         raise ConfigurationError(f"Item {number} is neither a dict nor a text: {quoted(item)}.")
     return item
+
+
+def _library_of(items: object) -> str:
+    """Return `pandas` or `polars` where an object, or what its class is made of, is of one of them; else nothing."""
+    modules = (cls.__module__.partition(".")[0] for cls in type(items).__mro__)
+    return next((module for module in modules if module in {"pandas", "polars"}), "")
+
+
+def _of_frame(items: Any, library: str) -> list[Mapping[str, Any]]:
+    if library == "polars" and hasattr(items, "collect"):  # a LazyFrame
+        from polars.exceptions import PolarsError
+
+        try:
+            items = items.collect()
+        except (PolarsError, OSError) as error:
+            said = " ".join(str(error).split())
+            raise ConfigurationError(f"The items, a polars LazyFrame, can't be collected: {said}") from None
+    to_records = getattr(items, "to_dict" if library == "pandas" else "to_dicts", None)
+    if to_records is None or not hasattr(items, "columns"):
+        name = type(items).__name__
+        instead = "to_frame() makes a frame of it" if hasattr(items, "to_frame") else "it is no frame"
+        raise ConfigurationError(
+            f"The items of a batch are dicts, texts, a frame or the path of a file, not a {library} {name}: {instead}."
+        )
+    _check_names([str(name) for name in items.columns], "The frame")
+    rows: list[Mapping[str, Any]] = to_records("records") if library == "pandas" else to_records()
+    return rows
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    """Refuse columns of one name: it would not be known which one is meant.
+
+    Raises
+    ------
+    ConfigurationError
+        Names it.
+    """
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ConfigurationError(f"{where} has {times} columns {name!r}: give each a name of its own.")
 
 
 def _of_file(path: Path) -> list[Mapping[str, Any]]:
@@ -96,17 +137,41 @@ def _json_lines(path: Path) -> list[Mapping[str, Any]]:
 
 def _separated(path: Path) -> list[Mapping[str, Any]]:
     csv.field_size_limit(sys.maxsize if sys.platform != "win32" else 2**31 - 1)
+    rows: list[Mapping[str, Any]] = []
+    names: list[str] | None = None
+    begins = 1
     with path.open(newline="", encoding="utf-8-sig") as file:
+        # strict: else a quote that is not closed takes all that follows, up to the next quote, for one value
+        reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
         try:
-            reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", restkey="")
-            return [
-                BadRow(f"line {reader.line_num} of {path.name} has more values than there are columns")
-                if "" in row
-                else {name: value or None for name, value in row.items()}
-                for row in reader
-            ]
+            for values in reader:
+                if names is None and values:
+                    names = values
+                    _check_names([name for name in names if name], str(path))
+                elif names is not None and len(values) > len(names):
+                    why = f"line {reader.line_num} of {path.name} has more values than there are columns"
+                    rows.append(BadRow(why))
+                elif names is not None and values:
+                    row = dict(itertools.zip_longest(names, (value or None for value in values)))
+                    row.pop("", None)  # such as the index that pandas writes: nothing can refer to it
+                    rows.append(row)
+                begins = reader.line_num + 1
         except csv.Error as error:
-            raise ConfigurationError(f"{path} can't be read: {error}.") from None
+            raise ConfigurationError(f"{path} can't be read: {_csv_fault(error, begins)}.") from None
+    return rows
+
+
+def _csv_fault(error: csv.Error, begins: int) -> str:
+    """Say what is wrong with the row that begins in a line."""
+    said = str(error)
+    if "unexpected end of data" in said:
+        return f"a quote in the row of line {begins} is not closed"
+    if "expected after" in said:
+        return (
+            f"in the row of line {begins} a quoted value goes on after its closing quote: a quote is not closed, or "
+            "one inside a value is not doubled"
+        )
+    return f"{said}, in the row of line {begins}"
 
 
 def _parquet(path: Path) -> list[Mapping[str, Any]]:

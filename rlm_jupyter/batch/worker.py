@@ -204,7 +204,7 @@ async def _work(settings: Settings, task: Task, item: Item, folder: Path) -> Att
     if found is not None and found.has_ended and (is_newer or not task.retries):
         # an attempt before has ended it, and nobody has heard of that
         result = result_of(found.saved.trajectory, found.path, answer_type=settings.answer)
-        return Attempt(ResultRow.of(item.key, result, folder.parent), tokens=tokens, cost=cost)
+        return Attempt(ResultRow.of(item.key, result, folder.parent, settings.answer), tokens=tokens, cost=cost)
     done = await attempt(
         settings,
         item,

@@ -26,6 +26,7 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.batch.outcome import BatchResult
 from rlm_jupyter.batch.scoring import Scoring, wilson
+from rlm_jupyter.frontends.cli.main import main
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.journal_lock import lock
@@ -257,6 +258,13 @@ def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
         ({"prompt": "{word"}, "can't be read"),
         ({"prompt": "{word!r}"}, "the name of a column"),
         ({"prompt": " "}, "The question is missing"),
+        (
+            {"prompt": None},
+            "The question is missing: prompt is a text with names of columns, as 'Who is {name}?', not None",
+        ),
+        ({"context": Path("a.txt")}, "context is the name of a column, a text, not PosixPath('a.txt')"),
+        ({"key": 1}, "key is the name of a column, a text, not 1"),
+        ({"out": None}, "out is the path of the file of results, not None"),
         ({"items": []}, "There are no items"),
         ({"items": "none.jsonl"}, "none.jsonl can't be read: No such file"),
         ({"items": "none.txt"}, "is no file of items"),
@@ -265,9 +273,13 @@ def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
         ({"out": "results.txt"}, "ends in .jsonl, .csv, .parquet"),
         ({"out": "no/where/results.jsonl"}, "There is no folder"),
         ({"retry": "all"}, "retry is 'failed' or nothing"),
+        ({"concurrency": "4"}, "concurrency is a whole number from 1 on, not '4'"),
         ({"concurrency": 0}, "concurrency is a whole number from 1 on"),
         ({"expected": "word", "score": "nearly"}, "score is exact, number, set"),
-        ({"batch_max_cost": -1.0}, "max_cost"),
+        ({"score": "number"}, "A score compares answers with what is expected: name its column by expected."),
+        ({"batch_max_cost": -1.0}, "batch_max_cost=-1: it must be more than zero."),
+        ({"batch_max_tokens": 0}, "batch_max_tokens=0: it must be more than zero."),
+        ({"batch_max_seconds": "1"}, "batch_max_seconds='1': a number is needed."),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_spent(options: dict[str, Any], said: str) -> None:
@@ -302,6 +314,60 @@ def test_typed_answers_are_columns(suffix: str) -> None:
         assert ask(scripted(), "results.parquet", context="answer.text", out="more.jsonl", key="key").rows[0].answer
     assert [row["answer.text"] or None for row in found] == ["one", "two", "three", None]
     assert "nothing stands in its column 'word'" in found[3]["error"]
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+WRONG, RIGHT = "```repl\nFINAL({'n': 'x'})\n```", "```repl\nFINAL({'n': len(context)})\n```"
+
+
+@pytest.mark.parametrize(
+    ("limits", "replies", "ending", "why"),
+    [
+        (Limits(max_iterations=2), [WRONG, "```repl\nx = 1\n```"], "iterations", "iteration limit reached"),
+        (Limits(max_answer_errors=20), [WRONG] * 6, "no_progress", "the model repeated itself"),
+    ],
+)
+def test_an_answer_so_far_of_another_type_is_none_and_retried(
+    limits: Limits, replies: list[str], ending: str, why: str
+) -> None:
+    [row] = ask(ScriptedModel(replies), WORDS[:1], answer=NUMBER, limits=limits, expected="word").rows
+    assert (row.stop_reason, row.answer, row.score) == (ending, {"n": "x"}, 0.0)
+    error = str(row.error)
+    assert error.startswith(why)
+    assert "the answer so far is not of the type that was asked for (n: " in error
+    assert "\n" not in error
+    assert ask(ScriptedModel([]), WORDS[:1], answer=NUMBER, limits=limits).failed
+    journal = Path("results.jsonl.batch/journal.jsonl")
+    kept = [line for line in journal.read_text().splitlines(keepends=True) if '"item"' not in line]
+    journal.write_text("".join(kept))  # as if it was killed before the row was written down
+    assert ask(ScriptedModel([]), WORDS[:1], answer=NUMBER, limits=limits).failed[0].error == error
+    again = ask(ScriptedModel([RIGHT]), WORDS[:1], answer=NUMBER, limits=limits, retry="failed")
+    assert [(row.answer, row.error) for row in again.rows] == [({"n": 3}, None)]
+
+
+def test_an_answer_so_far_of_the_type_is_one() -> None:
+    draft = "```repl\nanswer['content'] = '{\"n\": 3}'\n```"
+    [row] = ask(ScriptedModel([draft]), WORDS[:1], answer=NUMBER, limits=Limits(max_iterations=1)).rows
+    assert (row.stop_reason, row.answer, row.error) == ("iterations", {"n": 3}, None)
+
+
+def test_on_the_command_line_an_answer_of_another_type_fails() -> None:
+    items_file()
+    Path("script.json").write_text(json.dumps([WRONG] * 3))
+    Path("schema.json").write_text(json.dumps(NUMBER))
+    options = ("-m", "scripted/script.json", "--schema", "schema.json", "--max-iterations", "1")
+    done = subprocess.run(command(*options), capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("0 of 3 answered · 3 failed")
+
+
+def test_a_text_that_names_a_file_is_a_text() -> None:
+    Path("one").write_text("from a file")
+    items = [{"id": "a", "word": "one"}, {"id": "b", "word": "o*"}]
+    assert [row.answer for row in ask(scripted(), items).rows] == ["ONE", "O*"]
+    assert ask(scripted(), [{"id": "c", "word": " "}], out="blank.jsonl").rows[0].error == (
+        "The context is empty, there is nothing to read in it. To ask without one, leave it out."
+    )
 
 
 def test_items_come_from_frames_files_and_iterators() -> None:
@@ -424,6 +490,25 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert wrong.returncode == 2
     assert "No row has a column 'none'" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--score", "exact"], "--score compares answers with what is expected: name its column by --expected."),
+        (["--batch-max-cost", "0"], "--batch-max-cost 0: it must be more than zero."),
+        (["--batch-max-tokens", "0"], "--batch-max-tokens 0: it must be more than zero."),
+        (["--batch-max-seconds", "-1"], "--batch-max-seconds -1: it must be more than zero."),
+    ],
+)
+def test_options_are_refused_by_their_own_names(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items_file()
+    Path("script.json").write_text(json.dumps([UPPER] * 3))
+    assert main([*command("-m", "scripted/script.json")[3:], *options]) == 2
+    assert capsys.readouterr().err == f"jupyter rlm: {said}\n"
+    assert not Path("results.jsonl.batch").exists()
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -63,7 +63,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--score",
         choices=("exact", "number", "set", "judge"),
-        default="exact",
         help="how answers are compared with it (default: exact); judge: a model says how good they are",
     )
     parser.add_argument(
@@ -129,7 +128,9 @@ def _score_of(args: Namespace) -> Score:
     if args.score != "judge":
         if args.judge_model is not None or args.judge_rubric is not None:
             raise ConfigurationError("--judge-model and --judge-rubric are about a judge: add --score judge.")
-        return str(args.score)
+        if args.score is not None and args.expected is None:
+            raise ConfigurationError("--score compares answers with what is expected: name its column by --expected.")
+        return str(args.score or "exact")
     if args.judge_model is None:
         raise ConfigurationError("A judge is a model: name it by --judge-model.")
     from rlm_jupyter.batch.judge import Judge
