@@ -209,7 +209,7 @@ def _removed(redactor: Redactor) -> str:
     keys = [_count(redactor.keys, "key")] if redactor.keys else []
     people = [_count(redactor.people, "home folder or user name")] if redactor.people else []
     what = " and ".join([*keys, *people]).replace("folder or user names", "folders and user names")
-    return f"Removed: {what}, in {_count(redactor.places, 'folder')}."
+    return f"Removed: {what}, in {_count(redactor.places, 'place')}."
 
 
 def _count(number: int, unit: str) -> str:

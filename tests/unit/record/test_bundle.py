@@ -335,6 +335,7 @@ def test_the_command_writes_each_form_and_says_what_it_removed(
     for form, name in (("ipynb", "mine-export.ipynb"), ("html", "mine.html"), ("jsonl", "mine.jsonl")):
         said = export(capsys, "mine", "--to", form)
         assert said.startswith(f"Written: {name}\nRemoved: 1 key and 1 home folder or user name, in ")
+        assert re.search(r", in \d+ places \(", said)
         assert said.count("\n") == 2 + (form == "ipynb")
         text = Path(name).read_text()
         assert KEY not in text
