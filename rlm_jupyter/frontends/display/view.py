@@ -96,6 +96,8 @@ class View:
                 self._started, self._limits = event, event.limits
             elif isinstance(event, RunEnded):
                 self._ended, self._delay = event, ""
+                # that of requests that were stopped on the way, too
+                self._spending.usage, self._spending.cost = event.usage, event.cost
                 self._close()
             else:
                 if isinstance(event, RunResumed):

@@ -103,8 +103,8 @@ def test_a_run_is_followed_from_its_kernel_to_its_answer() -> None:
     assert "all of it" not in view.status()
     assert "all of it" in view.iterations()
     assert view.summary == "iteration 1 of 30: 1 cell, 1 sub-call, 0.8 s (so far 1 sub-call, 120 tokens, $0.0300)"
-    view.apply(ended())
-    assert view.text() == "Answered · 1 iteration · 1 sub-call · 120 tokens · $0.0300 · 3.2 s"
+    view.apply(replace(ended(), usage=Usage(130, 20), cost=0.04))  # a request was stopped on the way
+    assert view.text() == "Answered · 1 iteration · 1 sub-call · 150 tokens · $0.0400 · 3.2 s"
     assert "<summary>Steps</summary>" in view.iterations()
 
 
