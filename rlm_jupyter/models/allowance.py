@@ -21,6 +21,7 @@ _EVENT_TOKEN_BYTES = 128
 """A server may send its whole reply as one event. Parsed, one takes up to thirty times the memory, and an SDK may
 take a time that grows with the square of its lines."""
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_HEAD_BYTES = 16 << 10
 _MB = 1 << 20
 
 
@@ -38,6 +39,8 @@ class Allowance:
         """Why the response was cut off; empty: it was not."""
         self.responded = False
         """The server has begun to answer."""
+        self.head = b""
+        """How its answer begins: all of it, where it only says why there is no reply."""
         self._most = _BYTES + _TOKEN_BYTES * cap
         self._most_of_event = _EVENT_BYTES + _EVENT_TOKEN_BYTES * cap
         self._cap = cap
@@ -48,6 +51,8 @@ class Allowance:
     def takes(self, chunk: bytes) -> bool:
         """Count what has come. `False`: it is too much."""
         self._bytes += len(chunk)
+        if len(self.head) < _HEAD_BYTES:
+            self.head += chunk[: _HEAD_BYTES - len(self.head)]
         joined = self._tail + chunk
         end = max(joined.rfind(mark) for mark in _EVENT_ENDS)
         self._of_event = self._of_event + len(chunk) if end < 0 else len(joined) - end

@@ -6,21 +6,20 @@ https://docs.claude.com/en/api/messages
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import replace
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.client_pool import TIMEOUTS, http_arguments
 from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.models.listener import Listener
-from rlm_jupyter.models.reply_fields import told_name, told_text
+from rlm_jupyter.models.reply_fields import MalformedReply, kind_of, told_name, told_text
 from rlm_jupyter.models.usage import counted, tokens
 from rlm_jupyter.types.images import Image
-from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import anthropic
 
@@ -64,7 +63,7 @@ class AnthropicModel(HostedModel):
         )
 
     def _send(self, client: anthropic.AsyncAnthropic) -> Any:
-        return client.messages.stream
+        return client.messages.create
 
     def _output_config(self, client: anthropic.AsyncAnthropic, form: Structured) -> dict[str, Any]:
         """Return the field that names the form of a reply; empty for an SDK that is older than it."""
@@ -91,31 +90,99 @@ class AnthropicModel(HostedModel):
         fields = self._placed | {"model": self.endpoint.model, "max_tokens": cap} | _conversation(messages)
         if form is not None:
             fields |= self._output_config(client, form)
-        async with self._send(client)(**fields) as stream:
-            hear()
-            began = False
+        message = _Message()
+        stream = await self._send(client)(**fields, stream=True)
+        hear()
+        async with stream:
             async for event in stream:
-                began = True
-                if hear(told_text(event.text, "text") if event.type == "text" else ""):
+                if hear(message.take(event)):
                     break
-            if not began:
-                return None
-            final = stream.current_message_snapshot
-        stop_reason = told_text(final.stop_reason, "stop_reason")
-        closed = hear.over and not stop_reason
-        if not stop_reason and not closed:
+        if not message.told:
             return None
-        text = "".join(told_text(block.text, "text") for block in final.content if block.type == "text")
-        usage, estimated = _usage(final.usage, messages, text)
-        if closed:  # what was read is told at the beginning, what was written at the end
-            usage = replace(usage, output_tokens=max(usage.output_tokens, estimate_tokens(text)))
+        if not message.begun:
+            raise MalformedReply("no message_start is in it")
+        if not message.stop_reason and not hear.over:
+            return None
+        text = message.text
+        usage, estimated = _usage(message.counts, messages, text)
         return Reply(
             text=text,
-            model=told_name(final.model) or self.endpoint.model,
+            model=message.model or self.endpoint.model,
             usage=usage,
-            finish=_FINISH.get(stop_reason or "end_turn", "other"),
-            estimated=estimated or closed,
+            finish=_FINISH.get(message.stop_reason or "end_turn", "other"),
+            estimated=estimated,
         )
+
+
+_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens_details")
+
+
+@dataclass(slots=True)
+class _Message:
+    """What has come of a message, event by event.
+
+    The SDK can gather it too (`messages.stream`), but fails on a server that tells no usage.
+    """
+
+    told: bool = False
+    """Any event has come."""
+    begun: bool = False
+    model: str = ""
+    stop_reason: str = ""
+    counts: dict[str, Any] = field(default_factory=dict)
+    """Of the usage, by the interface's names, what was told last."""
+    _kinds: list[str] = field(default_factory=list)
+    _blocks: list[list[str]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Return what is visible."""
+        return "".join("".join(pieces) for pieces in self._blocks)
+
+    def take(self, event: Any) -> str:
+        """Add an event; return the visible text that it brings.
+
+        Raises
+        ------
+        MalformedReply
+            It is not what the interface has there.
+        """
+        self.told = True
+        if not hasattr(event, "type"):  # the SDK makes an object of nothing but an object
+            raise MalformedReply(f"an event is {kind_of(event)}, not an object")
+        if event.type == "message_start":
+            if not hasattr(event.message, "model"):
+                raise MalformedReply(f"the message is {kind_of(event.message)}, not an object")
+            self.begun = True
+            self.model = told_name(event.message.model)
+            self._count(event.message)
+        elif not self.begun:
+            return ""
+        elif event.type == "content_block_start":
+            self._kinds.append(event.content_block.type)
+            self._blocks.append([])
+            return self._add(-1, event.content_block)
+        elif event.type == "content_block_delta" and event.delta.type == "text_delta":
+            return self._add(event.index, event.delta)
+        elif event.type == "message_delta":
+            self.stop_reason = told_text(event.delta.stop_reason, "stop_reason") or self.stop_reason
+            self._count(event)
+            # only the end tells what was written: at the beginning it is a token or so
+            self.counts["output_tokens"] = getattr(getattr(event, "usage", None), "output_tokens", None)
+        return ""
+
+    def _add(self, index: int, holder: Any) -> str:
+        if self._kinds[index] != "text":
+            return ""
+        text = told_text(holder.text, "text")
+        self._blocks[index].append(text)
+        return text
+
+    def _count(self, holder: Any) -> None:
+        """Take the counts that are told; those that are not keep their last value."""
+        usage = getattr(holder, "usage", None)
+        told = {name: getattr(usage, name, None) for name in _COUNTS}
+        self.counts |= {name: count for name, count in told.items() if count is not None}
 
 
 def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
@@ -144,18 +211,15 @@ def _part(part: str | Image) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": part.mime, "data": data}}
 
 
-def _usage(usage: Any, messages: Sequence[Message], text: str) -> tuple[Usage, bool]:
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    parts = [getattr(usage, name, None) for name in names]
-    counts = [0 if part is None else tokens(part) for part in parts]
+def _usage(counts: Mapping[str, Any], messages: Sequence[Message], text: str) -> tuple[Usage, bool]:
+    *parts, details = map(counts.get, _COUNTS)
     # `input_tokens` there leaves the cache out
-    known = [count for count in counts if count is not None]
-    details = getattr(usage, "output_tokens_details", None)
+    known = [count for count in (0 if part is None else tokens(part) for part in parts) if count is not None]
     return counted(
         messages,
         text,
-        read=sum(known) if len(known) == len(counts) else None,
-        written=getattr(usage, "output_tokens", None),
+        read=sum(known) if len(known) == len(parts) else None,
+        written=counts.get("output_tokens"),
         cached=parts[1],
         cache_write=parts[2],
         reasoning=getattr(details, "thinking_tokens", None),

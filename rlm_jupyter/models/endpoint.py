@@ -96,8 +96,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         raise ConfigurationError(
             f"{name}: {preset.title} needs your own address: set {preset.url_variables[0]} or pass base_url."
         )
-    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        raise ConfigurationError(f"{name}: the address {quoted(url)} must begin with http:// or https://.")
+    _check_address(name, url)
     if api_key is not None and not isinstance(api_key, str):
         raise ConfigurationError(f"{name}: api_key is a str, not {type(api_key).__name__}.")
     key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
@@ -124,6 +123,20 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         headers={header: value for header, value in headers.items() if value},
         api_version=_environment(AZURE_VERSION_VARIABLES)[1] or AZURE_VERSION,
     )
+
+
+def _check_address(name: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # reading the port checks it
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name}: {quoted(url)} is no address ({error}): write one such as http://127.0.0.1:8080/v1."
+        ) from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise ConfigurationError(f"{name}: the address {quoted(url)} must begin with http:// or https://.")
+    if not url.isprintable() or " " in parts.netloc:
+        raise ConfigurationError(f"{name}: the address {quoted(url)} holds characters that no address has (a space?).")
 
 
 def address(preset: Preset, base_url: str | None = None) -> str:

@@ -22,7 +22,7 @@ from rlm_jupyter.models.own_server import OwnServer
 from rlm_jupyter.models.sampling import placed
 from rlm_jupyter.models.sendable import sendable
 from rlm_jupyter.models.structured import Structured
-from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
+from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError, ModelUnavailableError
 from rlm_jupyter.types.suggestion import did_you_mean
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -256,6 +256,11 @@ class HostedModel(ABC):
         if reply is None:
             if allowance.problem:
                 raise sdk_errors.too_large(self.endpoint, allowance.problem)
+            told = None if hear.heard else sdk_errors.told_whole(allowance.head)
+            if told is not None:
+                raised = self._refusal(told, any(message.parts for message in messages))
+                # nothing says that it is for good: a server that is busy may answer so
+                raise ModelUnavailableError(str(raised), retries=1) if type(raised) is ModelError else raised
             raise sdk_errors.broken_off(self.endpoint, after_text=hear.heard)
         return reply
 
@@ -268,10 +273,14 @@ class HostedModel(ABC):
             return sdk_errors.malformed(error, at) if allowance.responded else sdk_errors.not_sent(error, at)
         if hear.started and not getattr(error, "body", None):
             return sdk_errors.broken_off(at, after_text=hear.heard)
+        return self._refusal(error, has_images)
+
+    def _refusal(self, error: Exception, has_images: bool) -> ModelError:
+        """Make what a server says of a failure an error of ours."""
         try:
-            raised = sdk_errors.model_error(error, at, has_images=has_images)
+            raised = sdk_errors.model_error(error, self.endpoint, has_images=has_images)
         except Exception as unreadable:  # noqa: BLE001  what the server says of its failure is of any shape
-            return sdk_errors.malformed(unreadable, at)
+            return sdk_errors.malformed(unreadable, self.endpoint)
         if isinstance(raised, ContextWindowError) and raised.window:
             self._window = raised.window  # it knows better than any list
         return raised

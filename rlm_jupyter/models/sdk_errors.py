@@ -6,6 +6,7 @@ Both SDKs describe a refusal alike (`status_code`, `body`), so nothing of them i
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import sys
@@ -56,6 +57,29 @@ def transport_errors() -> tuple[type[Exception], ...]:
     """Return what the HTTP library under the SDKs raises when a connection fails: whichever of the two is loaded."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return tuple(library.RequestError for library in libraries if library is not None)
+
+
+class ToldWhole(Exception):
+    """What a server says of a failure in place of a stream; `body` is as in an SDK's error."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__(str(body.get("message") or ""))
+        self.body = body
+
+
+def told_whole(sent: bytes) -> ToldWhole | None:
+    """Return the failure that was sent as one object, with the status of a success; `None`: it is something else.
+
+    An SDK looks for events there, finds none, and says nothing.
+    """
+    try:
+        body = json.loads(sent)
+    except (ValueError, RecursionError):
+        return None
+    said = body.get("error") if isinstance(body, dict) else None
+    if isinstance(said, str):
+        said = {"message": said}
+    return ToldWhole(said) if isinstance(said, dict) and said.get("message") else None
 
 
 def model_error(error: Exception, endpoint: Endpoint, *, has_images: bool = False) -> ModelError:

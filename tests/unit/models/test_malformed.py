@@ -16,7 +16,7 @@ from rlm_jupyter.models import load_model
 from rlm_jupyter.models.allowance import Allowance
 from rlm_jupyter.models.client_pool import http_arguments
 from rlm_jupyter.models.hosted import HostedModel
-from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
+from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Reply
 from tests.support.loopback import KEY, Fault, Loopback, Request, Said
@@ -301,6 +301,98 @@ async def test_what_makes_sense_of_a_usage_is_taken() -> None:
         reply = await model.complete(ASK, max_output_tokens=100)
     assert (reply.usage.input_tokens, reply.usage.cached_tokens, reply.estimated) == (5000, 0, True)
     check_reply(reply, model)
+
+
+def anthropic_stream(usages: dict[str, Any]) -> bytes:
+    """A reply whose events of these names tell another usage, or none where it is `...`."""
+    stream = b""
+    for event in anthropic_events(Said("text"), Request("", {}, {"model": "m"})):
+        head, mark, data = event.partition(b"data: ")
+        told = json.loads(data)
+        if told["type"] in usages:
+            holder = told.get("message", told)
+            holder["usage"] = usages[told["type"]]
+            if holder["usage"] is ...:
+                del holder["usage"]
+        stream += head + mark + json.dumps(told).encode() + b"\n\n"
+    return stream
+
+
+@pytest.mark.parametrize("start", [..., None, {}, [], "none", {"input_tokens": 70, "output_tokens": 1}])
+@pytest.mark.parametrize("end", [..., None, {}, [1], 7, {"output_tokens": 9}])
+async def test_usage_that_a_message_does_not_tell_is_estimated(start: Any, end: Any) -> None:
+    with Loopback([Fault.sends(anthropic_stream({"message_start": start, "message_delta": end}))]) as server:
+        model = at("anthropic", server.url)
+        reply = await model.complete(ASK, max_output_tokens=100)
+    assert len(server.requests) == 1
+    check_reply(reply, model)
+    told_read, told_written = (isinstance(usage, dict) and bool(usage) for usage in (start, end))
+    assert (reply.text, reply.finish) == ("text", "stop")
+    assert reply.estimated is not (told_read and told_written)
+    assert reply.usage.input_tokens == (70 if told_read else estimate_tokens(ASK[0].content))
+    assert reply.usage.output_tokens == (9 if told_written else estimate_tokens("text"))
+
+
+async def test_a_message_may_tell_all_its_usage_at_the_end() -> None:
+    end = {"input_tokens": 50, "cache_read_input_tokens": 20, "output_tokens": 9}
+    with Loopback([Fault.sends(anthropic_stream({"message_start": None, "message_delta": end}))]) as server:
+        reply = await at("anthropic", server.url).complete(ASK, max_output_tokens=100)
+    used = reply.usage
+    assert (used.input_tokens, used.cached_tokens, used.output_tokens, reply.estimated) == (70, 20, 9, False)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"type": "message_start", "message": None}, "the message is null"),
+        ([], "an event is a list"),
+        ({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}, "no message_start"),
+    ],
+)
+async def test_what_is_no_message_is_named(event: Any, said: str) -> None:
+    stream = b"event: message_start\ndata: " + json.dumps(event).encode() + b"\n\n"
+    with Loopback([Fault.sends(stream)]) as server:
+        model = at("anthropic", server.url)
+        with pytest.raises(ModelUnavailableError, match=said) as caught:
+            await model.complete(ASK, max_output_tokens=100)
+    check_error(caught.value, model)
+    assert caught.value.retries == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "may_recover"),
+    [
+        ({"error": {"message": "model overloaded"}}, "refused the request. model overloaded", True),
+        ({"error": f"no room for {KEY}"}, "refused the request. no room for …", True),
+        (
+            {"error": {"message": "come later", "type": "overloaded_error"}},
+            "refuses more for now (529). come later",
+            True,
+        ),
+        ({"error": {"message": "come later", "code": 503}}, "refuses more for now (503). come later", True),
+        ({"error": {}}, "broke off before its reply began", True),
+        ({"error": None}, "broke off before its reply began", True),
+        ({"object": "chat.completion"}, "broke off before its reply began", True),
+    ],
+)
+async def test_a_failure_that_is_told_as_a_success_says_why(
+    wire: str, body: dict[str, Any], said: str, may_recover: bool
+) -> None:
+    with Loopback([Fault(200, body)]) as server:
+        model = at(wire, server.url if wire == "anthropic" else server.openai_url)
+        with pytest.raises(ModelError) as caught:
+            await model.complete(ASK, max_output_tokens=100)
+    check_error(caught.value, model)
+    assert said in str(caught.value)
+    assert isinstance(caught.value, ModelUnavailableError) is may_recover
+
+
+async def test_a_window_that_is_told_as_a_success_is_known_from_then_on(wire: str) -> None:
+    with Loopback([Fault(200, Fault.overflow(900, 512).body)]) as server:
+        model = at(wire, server.url if wire == "anthropic" else server.openai_url)
+        with pytest.raises(ContextWindowError):
+            await model.complete(ASK, max_output_tokens=100)
+    assert model.window == 512
 
 
 class Endless:
