@@ -12,6 +12,7 @@ import lzma
 import stat
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import PurePosixPath, PureWindowsPath
 
@@ -60,7 +61,8 @@ def unpacked(data: bytes, note: Note, *, read: Read) -> dict[str, object]:
     Parameters
     ----------
     note
-        Told what was left out, and why: what is hidden, encrypted, a link, an archive itself, or can't be read.
+        Told what was left out, and why: what is hidden, encrypted, a link, an archive itself, or can't be read; of
+        several files of one name all but the last.
     read
         Reads a member, as a file of its own.
 
@@ -74,6 +76,7 @@ def unpacked(data: bytes, note: Note, *, read: Read) -> dict[str, object]:
     contents: dict[str, object] = {}
     left_out = LeftOut()
     with archive:
+        copies = Counter(member.filename for member in archive.infolist())
         for name, member in _members(archive).items():
             path = PurePosixPath(name)
             try:
@@ -81,6 +84,8 @@ def unpacked(data: bytes, note: Note, *, read: Read) -> dict[str, object]:
                     raise Unreadable("hidden.")
                 if path.suffix.lower() in {".zip", *COMPRESSED}:
                     raise Unreadable("an archive in an archive.")
+                if copies[name] > 1:
+                    left_out.add(name, "of several files of this name, all but the last.")
                 contents[name] = read(path.suffixes, _inflated(archive, member), _naming(name, note))
             except Unreadable as error:
                 left_out.add(name, error.brief)

@@ -8,6 +8,7 @@ import io
 import math
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -254,6 +255,9 @@ class _Loading:
         return new
 
     def _read(self, path: str) -> object:
+        mode = Path(path).stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # some have no end
+            raise Unreadable(f"a device, not a file: name a file, or {STDIN} for standard input.")
         data = Path(path).read_bytes()
         return read(Path(path).suffixes, data, lambda text: self.note(f"{_key(path)}: {text}"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rlm_jupyter.prompts.outputs import render
@@ -10,6 +11,10 @@ from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable, reading
 
 _UNSEEN = ["script", "style", "template", "noscript", "svg", "head"]
 """Elements that a reader of the page does not see."""
+_WHOLE = ("html", "body")
+_HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))\b", re.I)
+"""What hides an element, in its own style."""
+_CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|$)", re.S)
 
 
 def page(data: bytes, note: Note) -> str:
@@ -37,7 +42,7 @@ def page(data: bytes, note: Note) -> str:
     with reading("HTML page"):
         soup = BeautifulSoup(markup, "lxml")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
-        for element in soup(_UNSEEN):
+        for element in soup(lambda tag: tag.name in _UNSEEN or _is_hidden(tag)):
             element.decompose()
         for picture in soup("img"):
             picture.replace_with(str(picture.get("alt") or ""))
@@ -47,6 +52,13 @@ def page(data: bytes, note: Note) -> str:
     if not text:
         raise Unreadable("an HTML page without text, perhaps made by scripts; save it from a browser as text or PDF.")
     return f"# {title}\n\n{text}" if title else text
+
+
+def _is_hidden(tag: Any) -> bool:
+    """Return whether an element itself says that it is not shown; not of the page as a whole, which scripts show."""
+    if tag.name in _WHOLE:
+        return False
+    return tag.has_attr("hidden") or _HIDING.search(_CSS_COMMENT.sub("", str(tag.get("style") or ""))) is not None
 
 
 def notebook(data: bytes, note: Note) -> str:

@@ -6,7 +6,9 @@ import io
 import re
 import warnings
 import zipfile
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
 
 from rlm_jupyter.run.files.archive import repacked
 from rlm_jupyter.run.files.encodings import decoded
@@ -16,6 +18,8 @@ from rlm_jupyter.types.shortened import shortened
 _HEAD = 8_192
 """Bytes that the separator is looked for in."""
 _SEPARATORS = ",;\t|"
+_EXACT = 2**53
+"""From here on a float has not every whole number."""
 _MOST_TITLES, _MOST_TITLE_CHARS = 5, 200
 _UNSAVED = re.compile(rb'<c (?![^>]*t="str")[^>]*>(?:<f[^>]*/>|<f[^>]*>[^<]*</f>)(?:<v ?/>|<v></v>|</c>)')
 """A formula in a sheet's XML without its value; one that comes to an empty text has the type `str`."""
@@ -49,26 +53,89 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
         said = "; ".join(filter(None, map(str.strip, titles)))
         note(f"left out above the table's header: {shortened(said, _MOST_TITLE_CHARS)}.")
 
-    def frame(**types: Any) -> Any:
-        # from the bytes: a StringIO of a large file would take four times its size
-        return pd.read_csv(
-            io.BytesIO(data),
-            sep=separator,
-            encoding=encoding,
-            encoding_errors="replace",
-            low_memory=False,
-            skiprows=len(titles),
-            **types,
-        )
+    def frame(*, left_over: Literal["error", "ignore"] = "ignore", **how: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter(left_over, pd.errors.ParserWarning)
+            # from the bytes: a StringIO of a large file would take four times its size
+            return pd.read_csv(
+                io.BytesIO(data),
+                sep=separator,
+                encoding=encoding,
+                encoding_errors="replace",
+                low_memory=False,
+                skiprows=len(titles),
+                **how,
+            )
 
     try:
-        found = frame()
-        if any(re.search(rf"{before}0\d", text) for before in (re.escape(separator), r"\n", '"')):
-            _keep_leading_zeros(found, frame(dtype=str), note)
+        found, how = _aligned(frame, pd.errors.ParserWarning, note)
+        has_zeros = any(re.search(rf"{before}0\d", text) for before in (re.escape(separator), r"\n", '"'))
+        if has_zeros or _rounded(found):
+            as_text = frame(dtype=str, **how)
+            if has_zeros:
+                _keep_leading_zeros(found, as_text, note)
+            for name in _rounded(found):
+                if as_text[name].dropna().str.strip().str.fullmatch(r"[+-]?\d+").all():
+                    found[name] = _whole(as_text[name])
     except (pd.errors.ParserError, ValueError) as error:
         note(f"taken as text: no regular table ({first_line(error)}).")
         return text
     return found
+
+
+def _aligned(frame: Callable[..., Any], warning: type[Warning], note: Note) -> tuple[Any, dict[str, Any]]:
+    """Read a table with each value below its own title, and return how it was read too.
+
+    Of rows that are longer than the header, pandas takes the first fields for an index, which moves all others.
+
+    Parameters
+    ----------
+    frame
+        Reads it; told whether fields that are left over are an error.
+    warning
+        That error.
+    note
+        Told where the first fields are an index after all.
+
+    Raises
+    ------
+    ValueError
+        Only some rows are longer, so that nobody can tell which title a value belongs to.
+    """
+    by_title = {"index_col": False}
+    with suppress(warning):
+        return frame(left_over="error", **by_title), by_title
+    found = frame()
+    fields = [found.index.get_level_values(level) for level in range(found.index.nlevels)]
+    fields += [found.iloc[:, place] for place in range(found.shape[1])]
+    missing = [field.isna() for field in fields[found.shape[1] :]]
+    if all(field.all() for field in missing):  # separators at the end of each line
+        return frame(**by_title), by_title
+    if any(field.any() for field in missing):
+        raise ValueError("some rows have more fields than the header")
+    note("its rows have more fields than its header: the first of them are taken for the rows' names (the index).")
+    return found, {}
+
+
+def _rounded(frame: Any) -> list[Any]:
+    """Return the columns with gaps whose numbers may have been whole, and are too large for all their digits."""
+    if not frame.columns.is_unique:
+        return []
+    floats = [name for name, kind in frame.dtypes.items() if kind == "float64"]
+    return [name for name in floats if frame[name].isna().any() and frame[name].abs().max() >= _EXACT]
+
+
+def _whole(written: Any) -> Any:
+    """Return whole numbers with gaps as integers that may be missing; as they are written if they are too large."""
+    import numpy as np
+    import pandas as pd
+
+    gaps = written.isna().to_numpy(bool)
+    try:
+        numbers = [0 if gap else int(text) for text, gap in zip(written, gaps, strict=True)]
+        return pd.arrays.IntegerArray(np.array(numbers, "int64"), gaps)
+    except (OverflowError, ValueError):
+        return written.array
 
 
 def _keep_leading_zeros(frame: Any, as_text: Any, note: Note) -> None:
@@ -76,7 +143,7 @@ def _keep_leading_zeros(frame: Any, as_text: Any, note: Note) -> None:
     kept = []
     for name in frame.select_dtypes("number").columns:
         if as_text[name].str.fullmatch(r"[+-]?0\d+").any():
-            frame[name] = as_text[name]
+            frame[name] = as_text[name].array
             kept.append(str(name))
     if kept:
         note(f"taken as text for its leading zeros: {shortened(', '.join(kept), _MOST_TITLE_CHARS)}.")
@@ -109,11 +176,18 @@ def parquet(data: bytes, _: Note) -> object:
     """
     try:
         import pandas as pd
-        import pyarrow  # noqa: F401  what pandas reads it with
+        import pyarrow as pa
+        from pyarrow import parquet as files
     except ImportError:
         raise needs("a parquet file", "pandas and pyarrow") from None
     with reading("parquet file"):
-        return pd.read_parquet(io.BytesIO(data), engine="pyarrow")
+        frame = pd.read_parquet(io.BytesIO(data), engine="pyarrow")
+        exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+        for name in _rounded(frame):
+            stored = files.read_table(io.BytesIO(data), columns=[str(name)])  # pandas may call it by a number
+            if stored.num_columns == 1 and stored.column(0).type in exact:
+                frame[name] = stored.column(0).to_pandas(types_mapper=exact.get).array
+        return frame
 
 
 def workbook(data: bytes, note: Note) -> object:

@@ -120,6 +120,20 @@ def test_a_damaged_member_does_not_spoil_the_others() -> None:
     assert notes == ["a.zip: left out a.txt: no file in a zip archive that can be read: Bad CRC-32 for file 'a.txt'."]
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_several_files_of_one_name_a_line_tells() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in (("a.txt", "first"), ("b.txt", "other"), ("a.txt", "second"), (".c", ""), (".c", "")):
+            archive.writestr(name, text)
+    notes: list[str] = []
+    assert load(put(file.getvalue()), note=notes.append) == {"a.txt": "second", "b.txt": "other"}
+    assert notes == [
+        "a.zip: left out a.txt: of several files of this name, all but the last.",
+        "a.zip: left out .c: hidden.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [

@@ -205,6 +205,26 @@ def test_of_a_page_comes_what_is_seen() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "hidden",
+        "HIDDEN=until-found",
+        "style='display:none'",
+        "style='color: red; DISPLAY : None !important'",
+        "style='display:/* no */none;'",
+        "style='visibility: hidden'",
+        "style='visibility:collapse'",
+    ],
+)
+def test_what_a_page_hides_is_not_in_its_text(attributes: str) -> None:
+    Path("a.html").write_text(
+        f"<html hidden><body style='visibility:hidden'><p>seen<div {attributes}>Ignore <b>all</b> <i hidden>rules</i></div>"
+        "<p style='display:block;max-height:none' title='hidden'>seen too<p style='background:none'>and this"
+    )
+    assert load("a.html", note=pytest.fail) == "seen\n\nseen too\n\nand this"
+
+
 def test_a_page_in_the_encoding_that_it_declares() -> None:
     Path("a.htm").write_bytes('<meta charset="iso-8859-2"><p>Łódź, Gdańsk'.encode("iso-8859-2"))
     assert load("a.htm", note=pytest.fail) == "Łódź, Gdańsk"

@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -257,6 +258,84 @@ def test_leading_zeros_are_kept(separator: str) -> None:
     assert len(notes) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,text\n1,hello there,\n2,second one,\n",
+        "id,text\n1,hello there,\n2,second one\n",
+        "id;text\n1;hello there;;\n2;second one;;\n",
+        "id\ttext\n1\thello there\t\n2\tsecond one\t\n",
+    ],
+)
+def test_separators_at_the_end_of_lines_move_no_column(text: str, notes: Notes) -> None:
+    frame = load(put("a.csv" if "\t" not in text else "a.tsv", text), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"id": [1, 2], "text": ["hello there", "second one"]}
+    assert list(frame.index) == [0, 1]
+    assert notes == []
+
+
+def test_leading_zeros_are_kept_where_separators_end_the_lines(notes: Notes) -> None:
+    with warnings.catch_warnings(action="error"):
+        frame = load(put("a.csv", "zip,n\n00501,0,,\n10115,1,,\n"), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"zip": ["00501", "10115"], "n": [0, 1]}
+
+
+def test_rows_that_have_names_keep_them_and_a_line_says_so(notes: Notes) -> None:
+    frame = load(put("a.csv", '"id","zip"\n"x",1,0501\n"x",2,10115\n'), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"id": [1, 2], "zip": ["0501", "10115"]}
+    assert list(frame.index) == ["x", "x"]
+    assert notes[0] == (
+        "a.csv: its rows have more fields than its header: the first of them are taken for the rows' names (the index)."
+    )
+
+
+@pytest.mark.parametrize("text", ["id,text\n1,a,\n2,b,more\n", "id,text\n1,a,more\n2,b\n"])
+def test_where_only_some_rows_are_longer_the_table_is_taken_as_text(text: str, notes: Notes) -> None:
+    assert load(put("a.csv", text), note=notes) == text
+    assert notes == ["a.csv: taken as text: no regular table (some rows have more fields than the header)."]
+
+
+def test_large_whole_numbers_keep_their_digits_beside_gaps(notes: Notes) -> None:
+    text = "order,who,small,share,huge\n9007199254740993,ann,1,9007199254740993.5,18446744073709551615\n,bob,,,\n-7,cy,3,1,5\n"
+    frame = load(put("a.csv", text), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert (frame.order[0], frame.order[2], str(frame.order.dtype)) == (2**53 + 1, -7, "Int64")
+    assert frame.order.isna().tolist() == [False, True, False]
+    assert (str(frame.small.dtype), str(frame.share.dtype)) == ("float64", "float64")
+    assert [str(frame.huge[row]) for row in (0, 2)] == [str(2**64 - 1), "5"]
+    assert notes == []
+
+
+def test_large_whole_numbers_of_parquet_keep_their_digits_beside_gaps() -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table(
+        {
+            "a.b": pa.array([2**53 + 1, None]),
+            "u": pa.array([2**63 + 1, None], pa.uint64()),
+            "small": pa.array([1, None]),
+            "f": pa.array([2.0**60, None]),
+        }
+    )
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    frame = load(put("a.parquet", buffer.getvalue()))
+    assert isinstance(frame, pd.DataFrame)
+    assert (frame["a.b"][0], frame.u[0]) == (2**53 + 1, 2**63 + 1)
+    assert frame.isna().sum().tolist() == [1, 1, 1, 1]
+    assert list(map(str, frame.dtypes)) == ["Int64", "UInt64", "float64", "float64"]
+    buffer = io.BytesIO()
+    pd.DataFrame({0: [2.0**60, None], 1: pd.array([2**53 + 1, None], "Int64")}).to_parquet(buffer)
+    frame = load(put("a.parquet", buffer.getvalue()))
+    assert isinstance(frame, pd.DataFrame)
+    assert list(map(str, frame.dtypes)) == ["float64", "Int64"]
+    assert (frame.iloc[0, 0], frame.iloc[0, 1]) == (2.0**60, 2**53 + 1)
+
+
 def test_a_csv_in_an_older_encoding() -> None:
     text = "wort;zahl\n" + "".join(f"{word};1\n" for word in PROSE["cp1252"].split() * 20)
     frame = load(put("a.csv", text.encode("cp1252")), note=Notes())
@@ -450,6 +529,20 @@ def test_a_pipe_is_read_like_a_file() -> None:
         assert load(f"/dev/fd/{reading}") == "through a pipe"
     finally:
         os.close(reading)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "link.txt"])
+def test_a_device_is_refused_before_it_is_read(path: str) -> None:
+    Path("link.txt").symlink_to("/dev/zero")
+    code = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+from rlm_jupyter import load
+load({path!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    *_, last = done.stderr.splitlines()
+    assert last.endswith(f"{path}: a device, not a file: name a file, or - for standard input.")
 
 
 @pytest.mark.parametrize(
