@@ -180,7 +180,8 @@ def _why(result: Result, failure: str = "") -> str:
     have = "Ended early, with the best answer so far" if result.answer is not None else "No answer"
     if result.stop_reason in LIMITED_BY:
         said = result.message.rstrip(".")
-        more = f" {said[0].upper()}{said[1:]}." if said else ""
+        said = f"A{said[1:]}" if said.startswith("a ") else said  # not the name of a file
+        more = f" {said}." if said else ""
         then = "lets it try again" if result.stop_reason == "answer_invalid" else "raises it"
         return f"{have}: {WORDS[result.stop_reason]} ({raising_option(result)} {then}).{more}"
     return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
