@@ -114,6 +114,7 @@ def test_paths_and_names_beside_each_other(shell: InteractiveShell) -> None:
     assert context_of(shell, ["one,two", "@c,d.txt"]) == {"one": 1, "two": "a note", "c,d.txt": "with a comma"}
     assert context_of(shell, ["@c,d.txt"]) == "with a comma"
     assert context_of(shell, []) is None
+    assert context_of(shell, ["one,"]) == 1
     shown, error = run_cell(shell, f"%rlm -m {script(FINAL)} --estimate -c @'c,d.txt' What?")
     assert error is None, shown
 

@@ -42,7 +42,8 @@ def context_of(shell: Any, named: list[str]) -> object:
         There is no such variable or file, or nothing in it that can be a context.
     """
     names = [name.strip() for item in named for name in ([item] if item.startswith(_AT) else item.split(","))]
-    if named and not all(names):
+    names = list(filter(None, names))
+    if not all(item.strip(" ,") for item in named):
         raise ConfigurationError("-c names nothing here: the name of a variable, or @ and a path, stands behind it.")
     if names and all(name.startswith(_AT) for name in names):
         return read_paths([_path(name) for name in names], note=print)

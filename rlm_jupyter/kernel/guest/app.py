@@ -110,7 +110,7 @@ class _NoShellThread:
 
 
 class _NoModules:
-    """In place of `sys`, for who lists all modules: that writes to each of a thousand.
+    """In place of `sys`, for who lists all modules: that writes to each of some hundred.
 
     They lie in pages that a fork shares with its template until then.
     """
