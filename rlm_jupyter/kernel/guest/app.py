@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any, ClassVar
 
 import zmq
@@ -20,8 +20,10 @@ from ipykernel import ipkernel, kernelapp
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from IPython.core import shellapp
+from IPython.core.compilerop import CachingCompiler
 from jupyter_client.jsonutil import json_default
 from traitlets import Type
+from zmq.eventloop.zmqstream import ZMQStream
 
 from rlm_jupyter.kernel.guest.display_limits import bound_displays
 from rlm_jupyter.kernel.guest.guest import Guest
@@ -52,10 +54,18 @@ class GuestKernel(IPythonKernel):
     def _supports_kernel_subshells(self) -> bool:
         return False
 
+    def start(self) -> None:
+        """Serve; ipykernel would serve its debugger, too, and warn that there is none."""
+        shell: Any = self.shell
+        shell.exit_now = False
+        super(IPythonKernel, self).start()
+
     def move_in(self, wire: type[Wire]) -> None:
         """Put a guest into this kernel, which talks to its host over such a wire."""
         keep_context()
         shell: Any = self.shell
+        # ipykernel names cells by a sum over all their bytes, in Python, and a folder that it writes to first
+        shell.compile.get_code_name = MethodType(CachingCompiler.get_code_name, shell.compile)
         shell.enable_tip = False  # drawn whenever a client asks who we are, from the numbers of a cell's `random.seed`
         # IPython keeps all that cells print, for `%notebook`, and takes as long for it as printing itself does
         shell._tee = _untapped
@@ -107,6 +117,30 @@ class _NoShellThread:
     def parent_thread(self) -> threading.Thread:
         """The thread that executes cells."""
         return threading.main_thread()
+
+
+class _NoSocket:
+    """In place of those of a debugger, which nobody has here: ipykernel makes two, and connects one to its shell."""
+
+    closed = True
+    linger = 0
+
+    def connect(self, address: object) -> None:
+        pass
+
+
+class _ControlContext:
+    """In place of a ZMQ context, for who makes the socket of the control channel and those of a debugger."""
+
+    def __init__(self, context: zmq.Context[Any]) -> None:
+        self._context = context
+
+    def socket(self, kind: int) -> Any:
+        return self._context.socket(kind) if kind == zmq.ROUTER else _NoSocket()
+
+
+def _stream(of: Any, *args: Any) -> ZMQStream | None:
+    return None if isinstance(of, _NoSocket) else ZMQStream(of, *args)
 
 
 class _NoModules:
@@ -176,7 +210,16 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         context.setsockopt(zmq.SNDHWM, 0)
         context.setsockopt(zmq.RCVHWM, 0)
         with _without_subshells():
-            super().init_control(context)
+            super().init_control(_ControlContext(context))
+
+    def init_kernel(self) -> None:
+        """Make the kernel, without a debugger's stream."""
+        with _replaced(vars(kernelapp), "ZMQStream", _stream):
+            super().init_kernel()
+
+    def _bind_socket(self, s: Any, port: int) -> int:
+        """Bind; not the socket of `input()`, which nobody connects to."""
+        return port if s is self.stdin_socket else int(super()._bind_socket(s, port))
 
     def init_heartbeat(self) -> None:
         """Have none: nobody listens to it, as the process is watched; it takes three threads."""

@@ -49,13 +49,14 @@ class Inventory:
         self._others: set[int] = set()
         """Descriptors of a fork that are the user's."""
         self._own: dict[int, str] | None = None
-        self._shared: set[str] = set()
+        self._shared: frozenset[str] = frozenset()
 
     def note(self) -> None:
         """Note what is there as the kernel's own; only the first time counts."""
         if self._own is None:
             self._own = {fd: link for fd, link in _descriptors() if fd not in self._others}
-            self._shared = set(_shared_memory())
+            noted = self._app.shared_memory
+            self._shared = shared_memory() if noted is None else noted
 
     def renew(self, channel: int, made: set[int]) -> None:
         """Be the inventory of the fork, whose connection has just been made of these descriptors."""
@@ -108,7 +109,7 @@ class Inventory:
         if children := [name for pid, name in _children() if pid not in self.forks]:
             raise RefusedError(f"it has started a process that runs ({children[0]})")
         self._check_descriptors(made)
-        if shared := sorted(set(_shared_memory()) - self._shared):
+        if shared := sorted(shared_memory() - self._shared):
             raise RefusedError(f"it shares memory with others, or with a file ({shared[0]})")
 
     def check_threads(self) -> None:
@@ -195,9 +196,10 @@ def _described(fd: int) -> str:
 
 def _descriptors() -> list[tuple[int, str]]:
     found = []
-    for descriptor in (_PROCESS / "fd").iterdir():
+    folder = str(_PROCESS / "fd")
+    for name in os.listdir(folder):  # noqa: PTH208  a path for each takes longer than all else here
         with contextlib.suppress(OSError):
-            found.append((int(descriptor.name), str(descriptor.readlink())))
+            found.append((int(name), os.readlink(f"{folder}/{name}")))  # noqa: PTH115
     return found
 
 
@@ -220,8 +222,11 @@ def _children() -> Iterator[tuple[int, str]]:
                         yield int(child), name
 
 
-def _shared_memory() -> Iterator[str]:
-    for line in (_PROCESS / "maps").read_text().splitlines():
-        fields = line.split(maxsplit=5)
-        if fields[1].startswith("rw") and fields[1].endswith("s"):
-            yield fields[5] if len(fields) > 5 else "no file"
+def shared_memory() -> frozenset[str]:
+    """Return what this process has mapped that others see it write to: the names of its files."""
+    lines = (line.split(maxsplit=5) for line in (_PROCESS / "maps").read_text().splitlines())
+    return frozenset(
+        fields[5] if len(fields) > 5 else "no file"
+        for fields in lines
+        if fields[1].startswith("rw") and fields[1].endswith("s")
+    )

@@ -42,6 +42,8 @@ class PreparedApp(BaseIPythonApplication):
     is_prepared = False
     modules: frozenset[str] = frozenset()
     """Names of those that were imported before a fork, which `%reset --aggressive` keeps."""
+    shared_memory: frozenset[str] | None = None
+    """What was mapped before a fork, and shared with others; `None`: nobody has looked."""
 
     def prepare(self, argv: Sequence[str]) -> None:
         """Do all that can be done before a fork.
@@ -59,6 +61,8 @@ class PreparedApp(BaseIPythonApplication):
         self._shell = app.kernel_class.shell_class.default_value.instance(
             parent=self, profile_dir=self.profile_dir, compiler_class=XCachingCompiler
         )
+        if "StoreMagics" not in app.config:  # that may say that variables are restored
+            self._shell.extension_manager.load_extension("storemagic")
         self._shell.transform_cell("0\n")  # the patterns of the tokenizer take 10 ms to compile
         hmac.new(b"", digestmod=hashlib.sha256)  # what OpenSSL looks up for the first one
         for kind in (Mapping, MutableMapping, Awaitable, Coroutine):  # these keep what they have answered
@@ -66,9 +70,11 @@ class PreparedApp(BaseIPythonApplication):
                 issubclass(its, kind)
         self.is_prepared = True
 
-    def note_modules(self) -> None:
-        """Take note of what is imported by now."""
-        self.modules = frozenset(sys.modules)
+    def note_own(self) -> None:
+        """Take note of what is imported, and mapped, by now."""
+        from rlm_jupyter.kernel.guest.fork_obstacles import shared_memory  # Linux
+
+        self.modules, self.shared_memory = frozenset(sys.modules), shared_memory()
 
     def initialize(self, argv: Any = None) -> None:
         """Read the configuration; in a fork, take that of the template, and folders of its own."""

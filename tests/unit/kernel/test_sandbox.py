@@ -294,7 +294,7 @@ def test_a_kernel_outlives_the_thread_that_asked_for_it() -> None:
     async def launch() -> None:
         launched.append(await KernelProcess.launch())
         while (
-            len(list((launched[0]._directory.path / "run").iterdir())) < 5
+            len(list((launched[0]._directory.path / "run").iterdir())) < 4
         ):  # until it is up, and has said what it wants
             await asyncio.sleep(0.02)
 
