@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Self
 
 from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage
 from rlm_jupyter.kernel.process import KernelProcess
+from rlm_jupyter.kernel.start_places import place_of
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,7 @@ class Connection:
         on_call: Receive,
         on_death: Callable[[str], None],
     ) -> None:
-        self.process = process
-        self._codec = codec = Codec(process.key, "rlm")
+        self.process, self._codec = process, (codec := Codec(process.key, "rlm"))
         self._on_call = on_call
         self._tell_death = on_death
         self._requests: dict[str, asyncio.Future[WireMessage]] = {}
@@ -104,8 +104,9 @@ class Connection:
 
     @classmethod
     async def _open(cls, launch: Mapping[str, Any], receivers: Mapping[str, Callable[[Any], None]]) -> Self:
-        connection = cls(await _launched(launch), **receivers)
-        await connection.come_up()
+        async with place_of(launch):
+            connection = cls(await _launched(launch), **receivers)
+            await connection.come_up()
         return connection
 
     async def come_up(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment
+from rlm_jupyter.kernel.start_places import places
 from rlm_jupyter.kernel.template import Template
 
 _MOST_RUNS = 16
@@ -38,6 +39,8 @@ class TemplateGroup:
     def __init__(self) -> None:
         self._templates: dict[Template, _Shared] = {}
         self._is_closed = False
+        self.places = places()
+        """Of kernels that come up at the same time, for all runs of the group."""
 
     def take(self, environment: KernelEnvironment) -> Template:
         """Return a template for a run, which is to `leave` it; started where none has room.

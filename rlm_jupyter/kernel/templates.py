@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.start_places import places
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.types.errors import ConfigurationError
@@ -85,6 +86,7 @@ class Templates:
         self._holding: dict[tuple[KernelEnvironment, int], TextTemplate | None] = {}
         """By the `id` of what is in `_texts`. `None`: that was not possible."""
         self._making = asyncio.Lock()
+        self.places = group.places if group is not None else places()  # of kernels that come up
         self.problem: str | None = None
         """Why a kernel was started anew, where it should have been forked."""
 
