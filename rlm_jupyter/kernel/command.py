@@ -95,11 +95,16 @@ def guest_command(
 
 
 def own_directories(directory: Path, sandbox: Sandbox) -> dict[str, str]:
-    """Return where it keeps files of its own, and finds the packages that its user has installed."""
+    """Make where it keeps files of its own, but inside a sandbox that has places for them, and return what tells it.
+
+    And where it finds the packages that its user has installed.
+    """
     if sandbox.kind == "bwrap":
         home, tmp = bwrap.HOME, "/tmp"
     else:
         home, tmp = str(directory / "home"), str(directory / "tmp")
+        for folder in ("home", "tmp"):
+            (directory / folder).mkdir(mode=0o700)
         fonts = directory / "home" / ".cache" / "matplotlib"
         for listed in bwrap.font_lists():
             fonts.mkdir(parents=True, exist_ok=True)

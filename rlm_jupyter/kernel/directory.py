@@ -44,8 +44,8 @@ _SAME_START_SECONDS = 2.0
 class KernelDirectory:
     """A directory of the kernel's own, readable by its user alone.
 
-    `run` holds the connection file and the sockets, `home` and `tmp` what they are called after. A lock on the marker
-    is held as long as this process lives.
+    `run` holds the sockets, and the connection file of a kernel that is not forked. A lock on the marker is held as
+    long as this process lives.
 
     Raises
     ------
@@ -61,8 +61,7 @@ class KernelDirectory:
             _sweep_once(base)
             self.path, self._marker = _made(folder)
             try:
-                for name in ("run", "home", "tmp"):
-                    (self.path / name).mkdir(mode=0o700)
+                (self.path / "run").mkdir(mode=0o700)
             except BaseException:
                 self.remove()
                 raise

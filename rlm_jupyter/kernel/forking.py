@@ -74,18 +74,10 @@ class KernelEnvironment:
 
 
 def _connection(directory: KernelDirectory) -> dict[str, Any]:
-    """Write the connection file of a kernel to be, and return what stands in it."""
+    """Return what stands in the connection file of other kernels."""
     ports = {f"{channel}_port": port for port, channel in enumerate(_CHANNELS, 1)}
-    run = directory.path / "run"
-    about = {"transport": "ipc", "ip": str(run / "k-ipc"), **ports, "key": secrets.token_hex(32)}
-    about |= {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
-    with open(run / "k.json", "x", opener=_for_its_user) as file:
-        json.dump(about, file)
-    return about
-
-
-def _for_its_user(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    about = {"transport": "ipc", "ip": str(directory.path / "run" / "k-ipc"), **ports, "key": secrets.token_hex(32)}
+    return about | {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -160,19 +152,21 @@ class Forking(ABC):
         directory = KernelDirectory()
         try:
             try:
-                connection = _connection(directory)
+                variables = self.variables | own_directories(directory.path, self.environment.sandbox)
             except OSError as error:
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
+            connection = _connection(directory)
             # cancelled here, it has no process: that one ends as nobody holds its channel
-            return ForkedKernel(directory, connection, await self._fork(directory, idle_seconds))
+            return ForkedKernel(directory, connection, await self._fork(directory, connection, variables, idle_seconds))
         except BaseException:
             directory.remove()
             raise
 
-    async def _fork(self, directory: KernelDirectory, idle_seconds: int) -> SupervisedProcess:
+    async def _fork(
+        self, directory: KernelDirectory, connection: dict[str, Any], variables: dict[str, str], idle_seconds: int
+    ) -> SupervisedProcess:
         environment = self.environment
         sandbox = environment.sandbox
-        variables = self.variables | own_directories(directory.path, sandbox)
         variables.pop(VARIABLE)
         boxed = sandbox.kind == "bwrap"
         request = {
@@ -188,6 +182,7 @@ class Forking(ABC):
             async with asyncio.timeout(READY_SECONDS):
                 run = os.open(directory.path / "run", os.O_RDONLY | os.O_DIRECTORY)
                 try:
+                    channels.tell(connection)
                     their, forks = channels.theirs
                     await self.ask(json.dumps(request).encode(), lambda host: [their, run, host, forks])
                 finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
@@ -33,6 +34,10 @@ class StartChannels:
     def theirs(self) -> tuple[int, int]:
         """The descriptors that are passed on: that of the supervisor, and that of the kernel."""
         return self._their_channel.fileno(), self._their_forks.fileno()
+
+    def tell(self, connection: Mapping[str, Any]) -> None:
+        """Send a fork what its connection is: its key is in no file, and not in the template that others come from."""
+        self._forks.send(json.dumps(connection).encode())
 
     def pass_on(self) -> None:
         """Close our copies of what has been passed on."""

@@ -210,7 +210,7 @@ def no_room_in_tmp(mkdir: Callable[..., None]) -> Callable[..., None]:
     [
         (lambda m: m.setattr(tempfile, "tempdir", "/proc"), "No private directory for the kernel could be made in /proc"),
         (lambda m: m.setattr(Path, "mkdir", no_room_in_tmp(Path.mkdir)), "No space left on device. Set TMPDIR"),
-        (lambda m: m.setattr("rlm_jupyter.kernel.forking._for_its_user", no_room), "The kernel could not be started"),
+        (lambda m: m.setattr("rlm_jupyter.kernel.forking.own_directories", no_room), "The kernel could not be started"),
     ],
     ids=["unwritable", "full", "full a moment later"],
 )  # fmt: skip

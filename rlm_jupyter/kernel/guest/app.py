@@ -34,6 +34,8 @@ from rlm_jupyter.kernel.guest.supervisor_process import name_process
 from rlm_jupyter.kernel.guest.thread_context import keep_context
 from rlm_jupyter.kernel.guest.wire import Wire
 
+_MOST_BYTES = 10_000
+"""Of what a fork is told of its connection."""
 READY = "rlm-ready"
 """What the process of a kernel is called that nobody has asked for yet."""
 
@@ -238,7 +240,7 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
             self._name = None
 
     def fork_into(self, run: int) -> None:
-        """Be the application of a fork, whose connection is in the folder of this descriptor."""
+        """Be the application of a fork, whose sockets are to be in the folder of this descriptor."""
         self._run = run
         self.connection_file = f"/proc/self/fd/{run}/k.json"
         self.parent_handle = 1  # none that is to be looked for every second: its supervisor sees to it that it ends
@@ -248,14 +250,16 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         self._forks = channel
 
     def init_connection_file(self) -> None:
-        """Load the connection; the folder of a fork's may be nowhere in what it sees."""
-        super().init_connection_file()
-        if self._run is not None:
-            os.unlink(self.connection_file)  # noqa: PTH108  the key is on no disk while a host is awaited
-            self.ip = str(Path(self.connection_file).with_name(Path(self.ip).name))
+        """Load the connection; a fork is sent it, and the folder of its sockets may be nowhere in what it sees."""
+        if self._run is None:
+            super().init_connection_file()
+            return
+        assert self._forks is not None
+        self.load_connection_info(json.loads(os.read(self._forks, _MOST_BYTES)))
+        self.ip = str(Path(self.connection_file).with_name(Path(self.ip).name))
 
     def write_connection_file(self, **kwargs: Any) -> None:
-        """Leave the file of a fork as it is: the host has written it."""
+        """Write none for a fork."""
         if self._run is None:
             super().write_connection_file(**kwargs)
 

@@ -7,9 +7,15 @@ done its work; any other is an error, with the message that it was given.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from typing import Any
+
+_ADVICE = (r"To exit: use", r"IPython\.")
+"""What IPython says on how to leave, which is wrong here, and where it says it."""
+for _pattern, _flags in zip(_ADVICE, (re.IGNORECASE, 0), strict=True):
+    re.compile(_pattern, _flags)  # `warnings` does, and finds it done in each fork of a template
 
 
 class Exits:
@@ -28,8 +34,7 @@ class Exits:
         self._showtraceback = shell.showtraceback
         self._replaced = {name: vars(shell)[name] for name in ("ask_exit", "showtraceback") if name in vars(shell)}
         shell.ask_exit, shell.showtraceback = self._exit, self._show
-        # IPython's advice on how to leave, wrong here
-        warnings.filterwarnings("ignore", r"To exit: use", UserWarning, r"IPython\.")
+        warnings.filterwarnings("ignore", _ADVICE[0], UserWarning, _ADVICE[1])
         self._filter = warnings.filters[0]
 
     def settle(self, result: Any) -> None:
