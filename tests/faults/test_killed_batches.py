@@ -108,7 +108,7 @@ def test_a_batch_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert [row["row"] for row in rows] == list(range(_ITEMS))
     # an answer may be missing
     wrong = [row for row in rows if row["error"] or f"to word-{row['row']}." not in str(row["answer"])]
-    assert not wrong
+    assert not wrong, json.dumps(wrong)
     assert paid_twice == set()
     assert {row["tokens"] for row in rows} == {330}  # three replies of 110: none is counted twice, none is left out
     # a reply that was on the way at a kill is all that is asked for again

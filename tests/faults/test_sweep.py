@@ -185,7 +185,7 @@ def test_a_directory_is_its_hosts_from_first_to_last(base: Path) -> None:
         [marker] = base.glob("*/*.owner")
         old(marker.with_suffix(""))
         place.sweep(str(base))
-        assert sorted(path.name for path in marker.with_suffix("").iterdir()) == ["home", "run", "tmp"]
+        assert sorted(path.name for path in marker.with_suffix("").iterdir()) == ["run"]
         assert marker.exists()
         go_on(host)
         assert line(host) == "removed"
@@ -197,12 +197,12 @@ def test_the_sweep_follows_no_link_and_takes_what_the_code_has_left(base: Path, 
     (tmp_path / "mine" / "r.csv").write_text("x")
     with process(STOPS_AT.format(function="pathlib.Path.chmod", when="True", removes=0)) as host:
         assert line(host) == "made"
-        [home] = base.glob("*/*/home")
-        (home / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
-        (home / "file").hardlink_to(tmp_path / "mine" / "r.csv")
-        os.mkfifo(home / "pipe")
+        [run] = base.glob("*/*/run")
+        (run / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
+        (run / "file").hardlink_to(tmp_path / "mine" / "r.csv")
+        os.mkfifo(run / "pipe")
     place.sweep(str(base))
-    assert not home.parent.exists()
+    assert not run.parent.exists()
     assert (tmp_path / "mine" / "r.csv").read_text() == "x"
 
 
@@ -217,7 +217,7 @@ def test_two_that_sweep_at_once_and_one_that_starts_do_each_other_no_harm(base: 
             sweep.result()
     assert {path.name for path in base.glob("*/*") if path.is_dir()} == {place.path.name for place in made}
     for one in made:
-        assert sorted(path.name for path in one.path.iterdir()) == ["home", "run", "tmp"]
+        assert sorted(path.name for path in one.path.iterdir()) == ["run"]
         one.remove()
     assert not list(base.glob("*/*"))
 
