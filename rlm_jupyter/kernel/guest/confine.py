@@ -7,15 +7,16 @@ variable of the environment, because it comes before all else.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import platform
 import socket
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 from rlm_jupyter.kernel.guest import namespaces
+from rlm_jupyter.kernel.guest.libc import LIBC
 from rlm_jupyter.kernel.guest.supervisor_process import Host, end_with, supervise
 
 VARIABLE = "RLM_CONFINED"
@@ -76,13 +77,10 @@ def give_up_all() -> None:
 
 def _gain_nothing(given_up: Iterable[int]) -> None:
     """Never get a right by starting a program; give these capabilities up."""
-    if sys.platform == "linux":
-        import ctypes
-
-        libc = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if LIBC is not None:
+        LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if given_up:
-            _give_up(libc, ctypes, given_up)
+            _give_up(given_up)
 
 
 def limit(memory: int | None, processes: int | None) -> None:
@@ -115,14 +113,14 @@ def _counts_by_namespace() -> bool:
     return (major, minor) >= (5, 14)
 
 
-def _give_up(libc: Any, ctypes: Any, given_up: Iterable[int]) -> None:
+def _give_up(given_up: Iterable[int]) -> None:
     """Give up, for root, the rights to look into other processes and to change the machine; its files stay its own."""
     for capability in given_up:
-        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     data = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
-    if libc.capget(header, data) == 0:
+    if LIBC.capget(header, data) == 0:
         for capability in given_up:
             for kind in range(3):
                 data[3 * (capability // 32) + kind] &= ~(1 << capability % 32) & 0xFFFFFFFF
-        libc.capset(header, data)
+        LIBC.capset(header, data)

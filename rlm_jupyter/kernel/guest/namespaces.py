@@ -11,12 +11,17 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import platform
 import re
 import shutil
+import signal
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from rlm_jupyter.kernel.guest.libc import HELD, LIBC
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = (
     0x20000,
@@ -28,6 +33,8 @@ _NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = (
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
 _BIND, _MOVE, _RECURSIVE = 4_096, 8_192, 16_384
 _SHARED, _TMP = Path("/dev/shm"), Path("/tmp")
+_CLONES = {"x86_64": 56, "aarch64": 220}
+"""By the machine, the system call that forks into namespaces."""
 _ESCAPED = re.compile(r"\\(\d{3})")
 
 
@@ -44,17 +51,42 @@ def prepare() -> None:
         The system does not allow it.
     """
     for path in set(_mounted_in(Path("/proc"))):
-        _check(_libc().umount2(os.fsencode(path), 0), f"umount {path}")
+        _check(LIBC.umount2(os.fsencode(path), 0), f"umount {path}")
     Path("/proc/sys/user/max_user_namespaces").write_text("1")
     user, group = os.getuid(), os.getgid()
-    _check(_libc().unshare(_NEW_USER), "unshare")
+    _check(LIBC.unshare(_NEW_USER), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
+def fork() -> int:
+    """Fork, as `os.fork` does; the new process is the first of namespaces of its own, and is to `enter` them.
+
+    It is forked right into them, where that is known how. Python and the C library take no note of it then, as is no
+    matter to a process without threads that does no more than fork: the kernel.
+
+    Raises
+    ------
+    OSError
+        The system does not allow it.
+    """
+    new = _NEW_MOUNTS | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK
+    number = _CLONES.get(platform.machine())
+    if number is not None and sys.maxsize > 2**32:  # else they are numbers of another interface
+        child = int(HELD.syscall(*map(ctypes.c_long, (number, new | signal.SIGCHLD, 0, 0, 0, 0))))
+        _check(min(child, 0), "clone")
+        return child
+    if child := os.fork():
+        return child
+    _check(LIBC.unshare(new), "unshare")
+    if os.fork():
+        os._exit(0)
+    return 0
+
+
 def enter(size: int) -> None:
-    """Return in a new process, the first of namespaces of its own; the one that calls this ends.
+    """Give these namespaces files of their own, in their first process.
 
     Parameters
     ----------
@@ -66,9 +98,6 @@ def enter(size: int) -> None:
     OSError
         The system does not allow it.
     """
-    _check(_libc().unshare(_NEW_MOUNTS | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK), "unshare")
-    if os.fork():
-        os._exit(0)
     _bring_up_loopback()
     # read-only: what stands in /proc/sys is the whole machine's
     _mount("proc", Path("/proc"), "proc", _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
@@ -118,14 +147,10 @@ def _bring_up_loopback() -> None:
 
 def _mount(source: str, target: Path, kind: str | None, flags: int, options: str = "") -> None:
     kind_bytes = None if kind is None else kind.encode()
-    done = _libc().mount(
+    done = LIBC.mount(
         os.fsencode(source), os.fsencode(target), kind_bytes, ctypes.c_ulong(flags), options.encode() or None
     )
     _check(done, f"mount {target}")
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def _check(done: int, what: str) -> None:

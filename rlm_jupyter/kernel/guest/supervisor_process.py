@@ -15,7 +15,6 @@ forks. They go on when the kernel that they come from ends; this process ends wi
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -29,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from rlm_jupyter.kernel.guest.libc import LIBC
+
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
 _LOOK_SECONDS = 0.5
 """How often it looks for the host, where nothing tells of it."""
@@ -36,8 +37,6 @@ _END_SECONDS = 1.0
 """How long it kills what is left, and what that starts meanwhile."""
 _MOST_BYTES = 1_000
 """Of a message of the host's."""
-_SYSTEM = ctypes.CDLL(None) if sys.platform == "linux" else None
-"""Loaded once, before a template forks: it makes classes, which touch as many pages as all else here."""
 _NUMBER = re.compile(r"^Pid:\s*(-?\d+)$", re.MULTILINE)
 
 
@@ -273,5 +272,5 @@ def _end(status: int | None) -> NoReturn:
 
 
 def _prctl(option: int, value: int | bytes) -> None:
-    if _SYSTEM is not None:
-        _SYSTEM.prctl(option, value, 0, 0, 0)
+    if LIBC is not None:
+        LIBC.prctl(option, value, 0, 0, 0)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rlm_jupyter.kernel.guest import held_text
+from rlm_jupyter.kernel.guest import held_text, namespaces
 from rlm_jupyter.kernel.guest.app import GuestKernelApp
 from rlm_jupyter.kernel.guest.forked import become_kernel, close_all_but
 from rlm_jupyter.kernel.guest.supervisor_process import name_process
@@ -105,7 +105,7 @@ def _fork_on_request(channel: socket.socket, name: str, host: int | None = None)
             if not fds:
                 is_claimed = asked["claimed"]
                 continue
-            # inside a sandbox, its kernels would end with it, and are no children of its own
+            # inside a sandbox, its kernels would end with it
             is_claimed = is_claimed or (asked["disk"] is not None and not asked.get("idle"))
             if (made := _fork(channel, asked, fds, name)) is not None:
                 return made
@@ -129,9 +129,14 @@ def _refuse(channel: socket.socket, why: str, *, imported: bool = True) -> NoRet
 
 def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: str) -> tuple[int, int] | None:
     """Fork a kernel, or a template with a text; return in a kernel what `become_kernel` does, and `None` here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
-        child = os.fork()
+    is_shut_off = asked["disk"] is not None and "nbytes" not in asked
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
+            child = namespaces.fork() if is_shut_off else os.fork()
+    except OSError as error:  # there are too many already; the kernels that there are go on
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        child = -1
     if child:
         for fd in fds:
             os.close(fd)
