@@ -1,4 +1,4 @@
-"""Where the sessions of a run, of its children and of its samples are opened."""
+"""`open_session`: where the sessions of a run, of its children and of its samples are opened."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.children import child_of
+from rlm_jupyter.run.closings import Closings
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded, reporting
@@ -25,16 +25,13 @@ from rlm_jupyter.run.samples import StartSample
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.run.subcalls import ChildAnswer, StartChild, SubcallService
+from rlm_jupyter.run.subcalls import SubcallService
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
-from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
+from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled
 from rlm_jupyter.types.values import AnswerSubcall
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.remote.server import JupyterServer
-
-CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
-"""What a child run is asked: the text that `rlm_query` was given is its context."""
 
 
 @asynccontextmanager
@@ -43,7 +40,6 @@ async def open_session(
     context: AnyContext,
     *,
     depth: int = 0,
-    ledger: Ledger | None = None,
     join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
     surroundings: str = "",
     branch_of: Sandbox | None = None,
@@ -86,11 +82,13 @@ async def open_session(
         if templates is None:
             templates = own = Templates(settings.preload, are_used=settings.forks_kernels)
             stack.push_async_callback(run_to_completion, own.close)
-        start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
-        answering = SubcallService(settings.routing, depth, start_child, settings.tools)
+        closings = Closings()
+        children = child_of(open_session, settings, depth, templates, closings)
+        answering = SubcallService(settings.routing, depth, children, settings.tools)
         sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
         kernel = await (join or partial(_start, settings, sandbox, templates, context, depth, emit))(answering.answer)
         stack.push_async_callback(kernel.close)
+        stack.push_async_callback(closings.finish)
         _see_to_templates(own, is_kept, emit)
         await _prepare(kernel, settings, None if join else context)
         await _describe(context)
@@ -193,56 +191,6 @@ async def _with_servers(settings: Settings, stack: AsyncExitStack, note: Callabl
     return replace(settings, tools=settings.tools.joined(tools))
 
 
-def child_of(settings: Settings, depth: int, templates: Templates | None = None) -> StartChild:
-    """Return what starts the children of a run at `depth`; `templates` as for `open_session`."""
-    # the form is that of the root's answer, and so are the files
-    settings = replace(settings, answer=None, outputs=None, tools=settings.sub_tools, mcp=())
-
-    async def start_child(parent: Run, context: AnyContext, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
-        parent_recorder = parent.event_log.recorder
-        unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
-        saved, playback = unclaimed or (None, None)
-        if saved is not None and saved.has_answer:
-            bill.add(saved.trajectory.usage, saved.trajectory.cost)
-            return _answered(saved.trajectory)
-        async with (
-            parent.ledger.kernels.hold(depth + 1),
-            recording(CHILD_PROMPT, context, parent_recorder is not None, parent_recorder, saved) as recorder,
-            open_session(settings, context, depth=depth + 1, ledger=parent.ledger, templates=templates) as session,
-        ):
-            run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
-            try:
-                trajectory = await session.answer(
-                    CHILD_PROMPT,
-                    ledger=parent.ledger,
-                    recorder=recorder,
-                    control=parent.control.for_child(),
-                    emit=reporting(
-                        parent,
-                        (asked.iteration, asked.block, asked.ordinal),
-                        run_id,
-                        depth + 1,
-                        recorder.files.notebook if recorder else None,
-                    ),
-                    parent=parent.trajectory.run_id,
-                    run_id=run_id,
-                    playback=playback,
-                    above=parent.requests.held_back,
-                )
-            finally:
-                if session.records and (last := session.records[-1].ended) is not None:
-                    bill.add(last.usage, last.cost)
-        return _answered(trajectory)
-
-    return start_child
-
-
-def _answered(trajectory: Trajectory) -> ChildAnswer:
-    last = trajectory.ended
-    reason = last.stop_reason if last else "failed"
-    return ChildAnswer(trajectory.answer, reason, trajectory.run_id)
-
-
 def sample_of(settings: Settings, context: AnyContext, templates: Templates) -> StartSample:
     """Return what runs a question about this context once more, in a kernel forked from these templates."""
     settings = replace(settings, samples=1, strategy="loop")
@@ -258,7 +206,7 @@ def sample_of(settings: Settings, context: AnyContext, templates: Templates) -> 
             if saved is None or not saved.has_answer:
                 async with (
                     recording(prompt, context, parent_recorder is not None, parent_recorder, saved) as recorder,
-                    open_session(settings, context, ledger=run.ledger, sample=number, templates=templates) as session,
+                    open_session(settings, context, sample=number, templates=templates) as session,
                 ):
                     run_id = recorder.run_id if recorder else run_id
                     path = recorder.files.notebook if recorder else None

@@ -18,10 +18,11 @@ from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run import background
+from rlm_jupyter.run.children import child_of
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.history import History
-from rlm_jupyter.run.open_session import child_of
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.session import Session
@@ -85,7 +86,9 @@ class Driven:
                 await prepare(settings, on_event, control)
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
-                self._answering = SubcallService(settings.routing, 0, _children(settings), settings.tools)
+                self._answering = SubcallService(
+                    settings.routing, 0, child_of(open_session, settings, 0), settings.tools
+                )
                 session = Session(
                     settings,
                     self._context,
@@ -271,7 +274,3 @@ class Driven:
             if restored:
                 were = "was" if len(restored) == 1 else "were"
                 note(f"{', '.join(restored)} {were} changed and {were} put back; %context sets another context.")
-
-
-def _children(settings: Settings) -> Any:
-    return child_of(settings, 0) if settings.limits.max_depth > 1 else None

@@ -135,7 +135,7 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
             child = namespaces.fork() if is_shut_off else os.fork()
     except OSError as error:  # there are too many already; the kernels that there are go on
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
         child = -1
     if child:
         for fd in fds:
