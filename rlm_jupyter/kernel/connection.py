@@ -128,7 +128,7 @@ class Connection:
                         async with asyncio.timeout(_NUDGE_SECONDS):
                             await self._iopub_open.wait()
                 await self._shell_open.wait()
-            self.process.seal()
+            await self.process.seal()
         except (TimeoutError, KernelDiedError) as error:
             said = self.process.stderr_tail
             await self.close("it did not come up")

@@ -175,7 +175,7 @@ class ContainerProcess(KernelProcess):
         if self._has_ended:
             self._loop.call_soon(self._ended)
 
-    def seal(self) -> None:
+    async def seal(self) -> None:
         """Take away what only the kernel's start needed, before any cell runs."""
         self._command(SEAL)
 

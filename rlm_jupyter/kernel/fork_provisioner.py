@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -20,24 +19,21 @@ class ForkProvisioner(LocalProvisioner):
     process: Any
     supervised: SupervisedProcess
     _directory: KernelDirectory
-    _processes: int | None
     _stderr_tail: Callable[[], str]
 
-    def take(self, kernel: ForkedKernel, processes: int | None, stderr_tail: Callable[[], str]) -> None:
+    def take(self, kernel: ForkedKernel, stderr_tail: Callable[[], str]) -> None:
         """Set what it is about.
 
         Parameters
         ----------
         kernel
             The kernel.
-        processes
-            How many it may have inside its sandbox; `None`: there is none.
         stderr_tail
             Returns the end of what its template, or the kernel that it was forked from, has said on standard error.
         """
         self.process = self.supervised = kernel.process
         self.pid = kernel.process.pid
-        self._directory, self._processes, self._stderr_tail = kernel.directory, processes, stderr_tail
+        self._directory, self._stderr_tail = kernel.directory, stderr_tail
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Do nothing: it is launched."""
@@ -46,10 +42,8 @@ class ForkProvisioner(LocalProvisioner):
     async def finish(self, km: Any) -> None:
         """Do nothing: nothing is left to do once it has been ended."""
 
-    def hold(self) -> None:
-        """Bound the number of processes inside, before anything of the model's runs there."""
-        if self._processes is not None and os.geteuid() == 0:
-            self._directory.hold(self.process.pid, self._processes)
+    async def hold(self) -> None:
+        """Do nothing: the number of its processes is bounded since it was forked."""
 
     def stderr_tail(self) -> str:
         """Return what it said on standard error when it did not come up."""

@@ -25,6 +25,7 @@ from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.types.errors import KernelStartError
@@ -109,6 +110,14 @@ class ForkedKernel:
     """What stands in its connection file."""
     process: SupervisedProcess
 
+    async def hold(self, processes: int | None) -> None:
+        """Bound the number of processes inside its sandbox; `None`: there is none.
+
+        It takes the system some milliseconds, in which the kernel comes up: nothing of a model's runs there yet.
+        """
+        if processes is not None and os.geteuid() == 0:
+            await run_to_completion(lambda: in_a_thread(lambda: self.directory.hold(self.process.pid, processes)))
+
     def end(self) -> None:
         """End it, and remove its directory. Wait until it is gone, for a few milliseconds."""
         self.process.terminate()
@@ -157,7 +166,14 @@ class Forking(ABC):
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
             connection = _connection(directory)
             # cancelled here, it has no process: that one ends as nobody holds its channel
-            return ForkedKernel(directory, connection, await self._fork(directory, connection, variables, idle_seconds))
+            process = await self._fork(directory, connection, variables, idle_seconds)
+            kernel = ForkedKernel(directory, connection, process)
+            try:
+                await kernel.hold(process_limit(self.environment.sandbox))
+            except BaseException:
+                kernel.end()
+                raise
+            return kernel
         except BaseException:
             directory.remove()
             raise

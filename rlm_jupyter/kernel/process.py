@@ -19,7 +19,7 @@ from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
 from rlm_jupyter.kernel.channel import Channel
-from rlm_jupyter.kernel.command import guest_command, process_limit
+from rlm_jupyter.kernel.command import guest_command
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
 from rlm_jupyter.kernel.forking import ForkedKernel, Forking, TemplateError
@@ -27,7 +27,7 @@ from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
-from rlm_jupyter.kernel.shield import run_to_completion
+from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
@@ -139,7 +139,7 @@ class KernelProcess:
             km = _manager(spec, forked.directory)
             km.load_connection_info(cast(Any, forked.connection))
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
-            provisioner.take(forked, process_limit(template.environment.sandbox), template.stderr_tail)
+            provisioner.take(forked, template.stderr_tail)
         except BaseException:
             forked.end()  # nobody else knows of it yet
             raise
@@ -175,7 +175,7 @@ class KernelProcess:
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             # what bounds the number of its processes holds for those of its parent as well
             forked = ForkedKernel(directory, dict(km.get_connection_info()), process)
-            provisioner.take(forked, None, self._provisioner.stderr_tail)
+            provisioner.take(forked, self._provisioner.stderr_tail)
             km.provisioner = provisioner
             return connected
 
@@ -253,9 +253,9 @@ class KernelProcess:
 
         self._watcher = asyncio.create_task(watch())
 
-    def seal(self) -> None:
+    async def seal(self) -> None:
         """Take away what only the kernel's start needed, before any cell runs."""
-        self._provisioner.hold()
+        await self._provisioner.hold()
         self._directory.seal()
 
     @property
@@ -308,10 +308,7 @@ async def _removed(directories: list[KernelDirectory]) -> None:
         for directory in directories:
             directory.remove()
 
-    try:
-        await asyncio.to_thread(remove)
-    except RuntimeError:  # while Python exits, no thread begins
-        remove()
+    await in_a_thread(remove)
 
 
 def working_directory(cwd: str | Path | None) -> Path:

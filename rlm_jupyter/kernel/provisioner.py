@@ -16,7 +16,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
-from rlm_jupyter.kernel.shield import run_to_completion
+from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.supervisor import can_fork_live
@@ -61,10 +61,11 @@ class GuestProvisioner(Launcher, LocalProvisioner):
     def _popen(self, cmd: list[str], **options: Any) -> Any:
         return launch_kernel(cmd, **options)
 
-    def hold(self) -> None:
+    async def hold(self) -> None:
         """Bound the number of processes inside, before anything of the model's runs there."""
-        if self._inside is not None and self._sandbox is not None and os.geteuid() == 0:
-            self._directory.hold(self._inside, self._sandbox.processes)
+        inside, sandbox = self._inside, self._sandbox
+        if inside is not None and sandbox is not None and os.geteuid() == 0:
+            await run_to_completion(lambda: in_a_thread(lambda: self._directory.hold(inside, sandbox.processes)))
 
     def exit_code(self) -> int | None:
         """Return the exit code, as of `Popen`: negative for a signal."""

@@ -8,6 +8,18 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
+
+async def in_a_thread(do: Callable[[], None]) -> None:
+    """Do what may take long beside the event loop; while Python exits, when no thread begins, in it."""
+    loop = asyncio.get_running_loop()
+    try:
+        doing = loop.run_in_executor(None, do)
+    except RuntimeError:
+        do()
+    else:
+        await doing
+
+
 _TIMES = 5
 """How often it is begun: an event loop that is closed cancels every task of it once, this one too."""
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.shield import in_a_thread
 from rlm_jupyter.kernel.start_places import places
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_group import TemplateGroup
@@ -286,10 +287,7 @@ class Templates:
 
 async def _closed(template: Template | TextTemplate | None) -> None:
     if template is not None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, template.close)
-        except RuntimeError:  # the interpreter exits, and starts no threads any more
-            template.close()
+        await in_a_thread(template.close)
 
 
 def _fits(context: PacksContext, sandbox: Sandbox) -> bool:

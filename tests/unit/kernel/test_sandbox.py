@@ -145,6 +145,31 @@ async def test_the_places_of_kernels_are_in_no_folder_that_is_shown(
         template_pool.current().close()
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for others the system counts itself")
+@pytest.mark.parametrize("are_used", [True, False], ids=["forked", "anew"])
+async def test_roots_processes_are_bounded_before_a_cell_runs_and_nobody_waits_for_it(
+    are_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_bwrap()
+    bounded: list[tuple[int, threading.Thread]] = []
+
+    def hold(directory: KernelDirectory, process: int, most: int) -> None:
+        bounded.append((process, threading.current_thread()))
+
+    monkeypatch.setattr(KernelDirectory, "hold", hold)
+    async with AsyncExitStack() as stack:
+        templates = Templates(are_used=are_used)
+        stack.push_async_callback(templates.close)
+        kernel = await Kernel.start(Answerer(), sandbox=Sandbox("bwrap"), templates=templates)
+        stack.push_async_callback(kernel.close)
+        # of a template, the one kernel that waits for the next run may have been taken
+        assert [process for process, _ in bounded][-1] in {
+            process.pid for process in psutil.Process().children(recursive=True)
+        }
+        assert threading.main_thread() not in {thread for _, thread in bounded}
+    template_pool.current().close()
+
+
 async def test_the_key_of_a_fork_is_on_no_disk(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         templates = Templates()
