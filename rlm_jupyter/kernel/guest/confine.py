@@ -70,9 +70,9 @@ def confine() -> int | None:
     return forks
 
 
-def give_up_all() -> None:
-    """Give up every right that is more than a plain user's."""
-    _gain_nothing(range(_CAPABILITIES))
+def give_up_the_rest() -> None:
+    """Give up, in the fork of a template, what that had kept: no right is left that a plain user has not."""
+    _gain_nothing(_OF_A_TEMPLATE)
 
 
 def _gain_nothing(given_up: Iterable[int]) -> None:

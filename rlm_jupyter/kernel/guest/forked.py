@@ -41,7 +41,7 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
     boxed = asked["disk"] is not None
     if boxed:
         namespaces.enter(asked["disk"])
-        confine.give_up_all()
+        confine.give_up_the_rest()
     confine.limit(asked["memory"], asked["processes"])
     supervise(None, Host(socket.socket(fileno=channel), host))
     os.close(host)

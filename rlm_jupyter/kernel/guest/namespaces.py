@@ -132,10 +132,11 @@ def _show_again(staged: Path) -> None:
 
 
 def _mounted_in(folder: Path) -> Iterator[Path]:
+    """Yield what is mounted in a folder, whose name has nothing that the list would write in another way."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        path = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), line.split()[4]))
-        if path != folder and path.is_relative_to(folder):
-            yield path
+        name = line.split(maxsplit=5)[4]
+        if name.startswith(f"{folder}/"):
+            yield Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), name))
 
 
 def _bring_up_loopback() -> None:

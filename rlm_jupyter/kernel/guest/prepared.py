@@ -63,6 +63,7 @@ class PreparedApp(BaseIPythonApplication):
         )
         if "StoreMagics" not in app.config:  # that may say that variables are restored
             self._shell.extension_manager.load_extension("storemagic")
+            self._shell.extension_manager.loaded.add("storemagic")  # or it is looked for again, by its short name
         self._shell.transform_cell("0\n")  # the patterns of the tokenizer take 10 ms to compile
         hmac.new(b"", digestmod=hashlib.sha256)  # what OpenSSL looks up for the first one
         for kind in (Mapping, MutableMapping, Awaitable, Coroutine):  # these keep what they have answered
