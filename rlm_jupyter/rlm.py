@@ -49,6 +49,7 @@ from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.here import here
 from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
@@ -287,7 +288,7 @@ class RLM(FromRecord, InBatches):
             return
         templates = Templates(settings.preload)
         sandbox = settings.sandbox.chosen()
-        templates.warm(templates.environment(settings.kernel_name, settings.cwd or Path.cwd(), None, sandbox))
+        templates.warm(templates.environment(settings.kernel_name, settings.cwd or here(), None, sandbox))
         import rlm_jupyter.run.background_session  # noqa: F401  the next run's first need, while that process starts
 
     def _warm_while_importing(self) -> None:

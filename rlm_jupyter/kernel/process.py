@@ -31,6 +31,7 @@ from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
+from rlm_jupyter.types.here import here
 from rlm_jupyter.types.values import PacksContext
 
 _KILL_POLLS = 1_000
@@ -319,7 +320,7 @@ def working_directory(cwd: str | Path | None) -> Path:
     ConfigurationError
         There is no such directory.
     """
-    where = Path(cwd or Path.cwd())
+    where = Path(cwd or here())
     if not where.is_dir():
         raise ConfigurationError(f"The kernel's working directory {where} does not exist.")
     return where

@@ -20,6 +20,7 @@ from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.blobs import CHILDREN, PROMPTS, Objects
 from rlm_jupyter.record.slug import slug
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.here import here
 from rlm_jupyter.types.values import PackedContext
 
 FOLDER = "rlm_runs"
@@ -122,7 +123,7 @@ class RunFiles:
             The folder can't be written or made, or the notebook there is not a run's.
         """
         # absolute, because the working directory may change while the run goes on
-        target = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
+        target = here() / (Path(where or ".") / FOLDER if path is None else path)
         by_name = path is not None and not is_folder(path)
         if not by_name:
             name = f"{datetime.now():%Y%m%d-%H%M%S}-{slug(prompt)}"  # local time: it is for people

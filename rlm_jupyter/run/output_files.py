@@ -13,7 +13,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.detached import detached
-from rlm_jupyter.types.errors import KernelDiedError, KernelError, PolicyError
+from rlm_jupyter.types.errors import KernelDiedError, KernelError, LimitReached, PolicyError
 
 _CHECK_SECONDS = 60.0
 """How long it may take to see whether the files open."""
@@ -32,13 +32,21 @@ async def check(run: Run, outputs: Outputs) -> tuple[str, dict[str, bytes]]:
     tuple
         What the model is told of those that are not as they were asked for; while a record is played, what it was
         told. Empty: all are, and these are their contents.
+
+    Raises
+    ------
+    LimitReached
+        The time was up before they were looked at.
     """
     if run.is_replaying and run.playback is not None:
         return run.playback.wrong_files(), {}
     contents = await _fetched(run, outputs)
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
+        async with run.ledger.deadline.in_time(), asyncio.timeout(_CHECK_SECONDS):
             reasons = [*(await detached(lambda: outputs.wrong(contents), "rlm_outputs")).values()]
+    except LimitReached:
+        run.replies.files_take_long = True
+        raise
     except TimeoutError:
         reasons = [f"it took more than {_CHECK_SECONDS:.0f} s to open them: make them simpler"]
     if reasons:
@@ -78,7 +86,7 @@ async def _sound(run: Run, outputs: Outputs) -> tuple[dict[str, bytes], list[str
     """Return those files that are as they were asked for, as far as they are seen in time, and what of the rest."""
     contents: dict[str, bytes | str] = {}
     try:
-        async with asyncio.timeout(_RESCUE_SECONDS):
+        async with asyncio.timeout(0 if run.replies.files_take_long else _RESCUE_SECONDS):
             contents = await _fetched(run, outputs)
             wrong = await detached(lambda: outputs.wrong(contents), "rlm_outputs")
     except PolicyError as error:

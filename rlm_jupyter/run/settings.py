@@ -24,6 +24,7 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
+from rlm_jupyter.types.here import here
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.recorded_options import RecordedOptions
 
@@ -188,7 +189,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
     outputs, (address, window) = settings.outputs, settings.served
     options: RecordedOptions = {
         "kernel_name": settings.kernel_name or "",
-        "cwd": str((settings.cwd or Path.cwd()).absolute()) if settings.server is None else "",
+        "cwd": str(here() / (settings.cwd or "")) if settings.server is None else "",
         "kernel_url": "" if settings.server is None else settings.server.url,
         "lent": attached,
         "termination": settings.policies.get("termination"),

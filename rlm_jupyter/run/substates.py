@@ -94,6 +94,8 @@ class ReplyState:
     """Their contents, as the answer was accepted with them."""
     wrong_files: list[str] = field(default_factory=list)
     """What was wrong with files when an answer was last declared, or as the run ended; a line each, for people."""
+    files_take_long: bool = False
+    """The time was up while they were looked at: that is not done again."""
     files: tuple[OutputFile, ...] = ()
     """Those that were put where they belong, as the run ended."""
 

@@ -159,3 +159,17 @@ def test_a_list_of_texts_that_name_files_is_asked_about_and_that_is_said() -> No
     note, *others = said
     assert [other.partition(",")[0] for other in others] == ["context: the paths in it are not read"] * 2
     assert note.startswith("context: a list of 2 texts that name files; the names are asked about")
+
+
+@pytest.mark.parametrize("save", [True, False])
+async def test_a_working_directory_that_is_gone_is_one_line(
+    save: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    model = ScriptedModel([FINAL])
+    with pytest.raises(ConfigurationError, match=r"^The working directory is gone: change to another\.$"):
+        await RLM(model, save=save).acompletion("What?", "a text")
+    assert not model.requests

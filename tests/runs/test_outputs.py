@@ -6,6 +6,8 @@ import asyncio
 import base64
 import json
 import re
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,27 @@ def test_a_bug_of_a_check_ends_the_run_and_is_not_told_to_the_model(check: Any, 
     resumed = RLM.resume(result.path, model=ScriptedModel([]), outputs=wanted)
     assert (resumed.stop_reason, resumed.answer, len(resumed.trajectory.iterations)) == ("answered", "made", 2)
     assert Path("a.txt").read_text() == "a"
+
+
+def test_a_check_takes_no_longer_than_the_run_has() -> None:
+    ends, looks = threading.Event(), []
+
+    def slow(content: bytes) -> bool:
+        looks.append(content)
+        return not ends.wait(60)
+
+    wanted = [Artefact("a.txt", check=slow)]
+    limits = Limits(max_seconds=2.0)
+    began = time.monotonic()
+    result = RLM(model(f"(OUTPUTS / 'a.txt').write_text('a')\n{DONE}"), limits=limits).completion(
+        "What?", CONTEXT, outputs=wanted
+    )
+    took = time.monotonic() - began
+    ends.set()
+    assert result.stop_reason == "seconds"
+    assert took < 30  # of the check's own minute
+    assert looks == [b"a"]  # and not again as the run ends
+    assert not left(".")
 
 
 def test_a_library_that_can_not_read_a_file_says_what_is_wrong_with_it() -> None:
