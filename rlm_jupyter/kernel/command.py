@@ -11,6 +11,7 @@ import string
 import sys
 from pathlib import Path
 
+from rlm_jupyter.kernel.directory import not_made
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
@@ -98,22 +99,34 @@ def own_directories(directory: Path, sandbox: Sandbox) -> dict[str, str]:
     """Make where it keeps files of its own, but inside a sandbox that has places for them, and return what tells it.
 
     And where it finds the packages that its user has installed.
+
+    Raises
+    ------
+    KernelStartError
+        They can't be made; the text says what to do.
     """
     if sandbox.kind == "bwrap":
         home, tmp = bwrap.HOME, "/tmp"
     else:
         home, tmp = str(directory / "home"), str(directory / "tmp")
-        for folder in ("home", "tmp"):
-            (directory / folder).mkdir(mode=0o700)
-        fonts = directory / "home" / ".cache" / "matplotlib"
-        for listed in bwrap.font_lists():
-            fonts.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):
-                shutil.copy(listed, fonts)
+        try:
+            _make_home(directory)
+        except OSError as error:
+            raise not_made(directory, error) from error
     if sys.platform == "win32":
         return {"IPYTHONDIR": str(directory / "home" / "ipython")}
     base = site.getuserbase()
     return {"HOME": home, "TMPDIR": tmp, "IPYTHONDIR": f"{home}/.ipython"} | ({"PYTHONUSERBASE": base} if base else {})
+
+
+def _make_home(directory: Path) -> None:
+    for folder in ("home", "tmp"):
+        (directory / folder).mkdir(mode=0o700)
+    fonts = directory / "home" / ".cache" / "matplotlib"
+    for listed in bwrap.font_lists():
+        fonts.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            shutil.copy(listed, fonts)
 
 
 def _confined(sandbox: Sandbox, *, template: bool) -> str:

@@ -3,6 +3,8 @@
 All of them are in one folder of the user's, `$TMPDIR/rlm_jupyter-UID`. Beside a directory `NAME` stands its marker
 `NAME.owner`, written first and removed last: it names the host that made the directory. So what a host leaves is
 proved to be ours at whatever moment it is killed, and what has no marker is never removed.
+
+Long because how a directory is made, and how it is told that one may be removed, are to be read side by side.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class KernelDirectory:
 
     def __init__(self) -> None:
         self._group: Path | None = None
+        self._changing = threading.Lock()
         base = _base()
         try:
             folder = _folder(base)
@@ -66,10 +69,7 @@ class KernelDirectory:
                 self.remove()
                 raise
         except OSError as error:
-            raise KernelStartError(
-                f"No private directory for the kernel could be made in {base}: {error.strerror}. "
-                "Set TMPDIR to a writable one."
-            ) from error
+            raise not_made(base, error) from error
 
     def seal(self) -> None:
         """Take `run` away: whoever is connected stays so, nobody else can connect, and the key is on no disk.
@@ -79,18 +79,29 @@ class KernelDirectory:
         shutil.rmtree(self.path / "run", ignore_errors=True)
 
     def hold(self, process: int, most: int) -> None:
-        """Bound the processes below this one, where the system lets us."""
-        self._group = cgroup.hold(process, most, self.path.name)
-        if self._group is not None:
-            with contextlib.suppress(OSError):
-                self._marker.write(json.dumps({"cgroup": str(self._group)}).encode() + b"\n")
+        """Bound the processes below this one, where the system lets us; twice, and when it is removed, does no harm."""
+        with self._changing:
+            if self._group is not None or self._marker.closed:
+                return
+            self._group = cgroup.hold(process, most, self.path.name)
+            if self._group is not None:
+                with contextlib.suppress(OSError):
+                    self._marker.write(json.dumps({"cgroup": str(self._group)}).encode() + b"\n")
 
     def remove(self) -> None:
         """Remove it all; twice does no harm."""
-        if self._marker.closed:
-            return
-        _remove(self.path, self._group)
-        self._marker.close()
+        with self._changing:
+            if self._marker.closed:
+                return
+            _remove(self.path, self._group)
+            self._marker.close()
+
+
+def not_made(where: object, error: OSError) -> KernelStartError:
+    """Return what says that a kernel's directory, or one in it, can't be made there."""
+    return KernelStartError(
+        f"No private directory for the kernel could be made in {where}: {error.strerror}. Set TMPDIR to a writable one."
+    )
 
 
 def folder_of_all() -> Path:

@@ -28,7 +28,6 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
-from rlm_jupyter.types.errors import KernelStartError
 
 _CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 READY_SECONDS = 60.0
@@ -93,8 +92,10 @@ def identity(path: Path) -> tuple[int, int]:
 class TemplateError(Exception):
     """A template gives no kernel; the text says why, where that is known."""
 
-    def __init__(self, why: str, *, unfit: bool = False, imported: bool = True) -> None:
+    def __init__(self, why: str, *, unfit: bool = False, imported: bool = True, passes: bool = False) -> None:
         super().__init__(why)
+        self.passes = passes
+        """It has no room for one just now, and those that it has given go on."""
         self.imported = imported
         """The modules that were named could be imported."""
         self.unfit = unfit
@@ -160,10 +161,7 @@ class Forking(ABC):
         """
         directory = KernelDirectory()
         try:
-            try:
-                variables = self.variables | own_directories(directory.path, self.environment.sandbox)
-            except OSError as error:
-                raise KernelStartError(f"The kernel could not be started: {error}.") from error
+            variables = self.variables | own_directories(directory.path, self.environment.sandbox)
             connection = _connection(directory)
             # cancelled here, it has no process: that one ends as nobody holds its channel
             process = await self._fork(directory, connection, variables, idle_seconds)
@@ -238,7 +236,8 @@ class Forking(ABC):
         """Say why it gives no kernel, or has ended."""
         if message:
             said = json.loads(message)
-            return TemplateError(said["failed"], unfit=True, imported=said["imported"])
+            passes = said.get("passes", False)
+            return TemplateError(said["failed"], unfit=not passes, imported=said["imported"], passes=passes)
         return TemplateError("no kernel came of it")
 
     @abstractmethod

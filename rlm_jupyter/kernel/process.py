@@ -106,17 +106,19 @@ class KernelProcess:
         where = working_directory(cwd)
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
-            if text is not None and (holder := await templates.holder(wanted, text)) is not None:
-                try:
-                    process = await cls._forked(holder)
-                except TemplateError:
-                    await templates.give_up_holder(holder)
-                else:
-                    process.held = text
-                    return process
-            for template in templates.usable(wanted):
-                with templates.noting(template):
-                    return await cls._forked(template)
+            # passing errors: it has no room just now, and what it has given goes on
+            with contextlib.suppress(TemplateError):
+                if text is not None and (holder := await templates.holder(wanted, text)) is not None:
+                    try:
+                        process = await cls._forked(holder)
+                    except TemplateError:
+                        await templates.give_up_holder(holder)
+                    else:
+                        process.held = text
+                        return process
+                for template in templates.usable(wanted):
+                    with templates.noting(template):
+                        return await cls._forked(template)
         return await cls._started(kernel_name, where, environment, sandbox)
 
     @classmethod

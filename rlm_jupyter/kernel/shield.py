@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from rlm_jupyter.types.detached import in_thread
+
 _T = TypeVar("_T")
 
 
 async def in_a_thread(do: Callable[[], None]) -> None:
     """Do what may take long beside the event loop; while Python exits, when no thread begins, in it."""
-    loop = asyncio.get_running_loop()
     try:
-        doing = loop.run_in_executor(None, do)
+        doing = in_thread(do, "rlm_jupyter kernel")  # of its own: those of the loop may all be at work
     except RuntimeError:
         do()
     else:
-        await doing
+        await asyncio.wrap_future(doing)
 
 
 _TIMES = 5

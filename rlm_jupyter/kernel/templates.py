@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rlm_jupyter.kernel.text_template import TextTemplate
 
 log = logging.getLogger(__name__)
-
 VARIABLE = "RLM_TEMPLATES"
 """Set to 0, every kernel is started anew."""
 LARGE_TEXT = 32_000_000
@@ -120,19 +119,22 @@ class Templates:
         ------
         ConfigurationError
             A module of `preload` can't be imported.
+        TemplateError
+            It has no room just now.
         """
         environment, pool = template.environment, template_pool.current()
         try:
             yield
         except TemplateError as error:
+            if error.passes:
+                raise
             if not error.imported:
                 self._give_up(template)  # the next one may find it
                 option = f"--preload: {error}."
                 raise ConfigurationError(f"preload: {error}.", notebook=option, command=option) from None
             with pool.lock:
-                pool.failures[environment] = (
-                    template_pool.ATTEMPTS if error.unfit else pool.failures.get(environment, 0) + 1
-                )
+                failed = pool.failures.get(environment, 0) + 1
+                pool.failures[environment] = template_pool.ATTEMPTS if error.unfit else failed
                 if pool.gave_up(environment):
                     pool.problems[environment] = f"Kernels are started anew, which takes longer: {error}."
                     log.info("%s", pool.problems[environment])

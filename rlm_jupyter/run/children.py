@@ -11,7 +11,6 @@ from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import Recorder, recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.closings import Closings
 from rlm_jupyter.run.context import AnyContext
 from rlm_jupyter.run.observers import reporting
 from rlm_jupyter.run.session import Session
@@ -31,7 +30,6 @@ def child_of(
     settings: Settings,
     depth: int,
     templates: Templates | None = None,
-    closings: Closings | None = None,
 ) -> StartChild | None:
     """Return what starts the children of a run at `depth`; `None`: it may have none.
 
@@ -39,8 +37,6 @@ def child_of(
     ----------
     templates
         As for `open_session`.
-    closings
-        Where the kernels of those end that have answered; default: before their answer is given.
     """
     if depth + 1 >= settings.limits.max_depth:
         return None
@@ -65,8 +61,7 @@ def child_of(
                 finally:
                     if session.records and (last := session.records[-1].ended) is not None:
                         bill.add(last.usage, last.cost)
-            if closings is not None:
-                closings.begin(stack.pop_all())
+            parent.ledger.kernels.closings.begin(stack.pop_all())
         return _answered(trajectory)
 
     return start_child

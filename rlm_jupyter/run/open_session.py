@@ -17,7 +17,6 @@ from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.children import child_of
-from rlm_jupyter.run.closings import Closings
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded, reporting
@@ -82,13 +81,11 @@ async def open_session(
         if templates is None:
             templates = own = Templates(settings.preload, are_used=settings.forks_kernels)
             stack.push_async_callback(run_to_completion, own.close)
-        closings = Closings()
-        children = child_of(open_session, settings, depth, templates, closings)
+        children = child_of(open_session, settings, depth, templates)
         answering = SubcallService(settings.routing, depth, children, settings.tools)
         sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
         kernel = await (join or partial(_start, settings, sandbox, templates, context, depth, emit))(answering.answer)
         stack.push_async_callback(kernel.close)
-        stack.push_async_callback(closings.finish)
         _see_to_templates(own, is_kept, emit)
         await _prepare(kernel, settings, None if join else context)
         await _describe(context)

@@ -298,6 +298,8 @@ class Session:
             finally:
                 run.record(ended(run, ending))
                 await conclude_policies(run)
+                if parent is None:
+                    await run.ledger.kernels.closings.finish()
 
     async def _begin(self, run: Run) -> tuple[str, dict[str, Any]]:
         """Prepare the kernel for a prompt; return what is to be said where it had died."""

@@ -21,7 +21,7 @@ from IPython.lib.pretty import pretty
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.frontends.live.result import ShownResult
-from rlm_jupyter.kernel import template_pool, templates
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import journal
 from rlm_jupyter.record.blobs import CHILDREN
@@ -210,15 +210,13 @@ def no_room_in_tmp(mkdir: Callable[..., None]) -> Callable[..., None]:
     [
         (lambda m: m.setattr(tempfile, "tempdir", "/proc"), "No private directory for the kernel could be made in /proc"),
         (lambda m: m.setattr(Path, "mkdir", no_room_in_tmp(Path.mkdir)), "No space left on device. Set TMPDIR"),
-        (lambda m: m.setattr("rlm_jupyter.kernel.forking.own_directories", no_room), "The kernel could not be started"),
+        (lambda m: m.setattr("rlm_jupyter.kernel.command._make_home", no_room), "No space left on device. Set TMPDIR"),
     ],
     ids=["unwritable", "full", "full a moment later"],
 )  # fmt: skip
 async def test_a_runtime_folder_that_can_not_be_written_is_named(
     patch: Callable[[pytest.MonkeyPatch], None], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if says == "The kernel could not be started" and not templates.are_possible():
-        pytest.skip("what fails then is done where kernels are forked")
     model = ScriptedModel(REPLIES)
     template_pool.current().close()  # a kernel that waits has its folder already
     with monkeypatch.context() as patched:

@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,8 +64,8 @@ def prepare() -> None:
 def fork() -> int:
     """Fork, as `os.fork` does; the new process is the first of namespaces of its own, and is to `enter` them.
 
-    It is forked right into them, where that is known how. Python and the C library take no note of it then, as is no
-    matter to a process without threads that does no more than fork: the kernel.
+    It is forked right into them, where that is known how. No library takes note of it then, which is no matter to a
+    process without threads that does no more than fork: the kernel.
 
     Raises
     ------
@@ -73,15 +74,20 @@ def fork() -> int:
     """
     new = _NEW_MOUNTS | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK
     number = _CLONES.get(platform.machine())
-    if number is not None and sys.maxsize > 2**32:  # else they are numbers of another interface
+    # elsewhere, these are numbers of another interface
+    if number is not None and sys.maxsize > 2**32 and len(list(Path("/proc/self/task").iterdir())) == 1:
         child = int(HELD.syscall(*map(ctypes.c_long, (number, new | signal.SIGCHLD, 0, 0, 0, 0))))
         _check(min(child, 0), "clone")
         return child
     if child := os.fork():
         return child
-    _check(LIBC.unshare(new), "unshare")
-    if os.fork():
-        os._exit(0)
+    try:
+        _check(LIBC.unshare(new), "unshare")
+        if os.fork():
+            os._exit(0)
+    except BaseException:  # noqa: BLE001  never on as a second template
+        traceback.print_exc()
+        os._exit(1)
     return 0
 
 

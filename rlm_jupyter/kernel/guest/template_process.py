@@ -135,7 +135,9 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
             child = namespaces.fork() if is_shut_off else os.fork()
     except OSError as error:  # there are too many already; the kernels that there are go on
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        said = {"failed": f"{type(error).__name__}: {error}", "imported": True, "passes": True}
+        with contextlib.suppress(OSError):
+            os.write(fds[0], json.dumps(said).encode())
         child = -1
     if child:
         for fd in fds:

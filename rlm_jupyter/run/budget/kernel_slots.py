@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from rlm_jupyter.run.budget.closings import Closings
 from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.types.limits import Limits
 
@@ -19,6 +20,8 @@ class KernelSlots:
 
     def __init__(self, limits: Limits, deadline: Deadline) -> None:
         self.limits = limits
+        self.closings = Closings()
+        """Of kernels whose slots are still held: their runs have answered."""
         self.roots = 1
         """Runs of the question itself: each has a kernel that is not a child's."""
         self._deadline = deadline

@@ -387,7 +387,7 @@ async def test_what_was_wrong_when_it_was_forked_is_no_matter_of_a_later_run(
 
     chosen = Templates()
     with monkeypatch.context() as patched:
-        patched.setattr("rlm_jupyter.kernel.forking.own_directories", full)
+        patched.setattr("rlm_jupyter.kernel.command._make_home", full)
         chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
         [template] = ready(pool)
         assert template._ready is not None

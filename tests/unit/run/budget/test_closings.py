@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.run.closings import Closings
+from rlm_jupyter.run.budget.closings import Closings
 from tests.benchmarks.scripts import reply
 
 LIMITS = Limits(max_depth=2, max_kernels=2, cell_seconds=None)
@@ -44,6 +44,7 @@ async def test_an_answer_does_not_wait_for_its_kernel_to_end_and_the_next_kernel
     )
     root = ScriptedModel([reply(cell), reply("FINAL([a, b, took < 0.5])")], name="scripted/root")
     child = ScriptedModel([reply("FINAL(context)")] * 2, name="scripted/child")
+    template_pool.current().close()  # a kernel that waits is nobody's
     before = set(psutil.Process().children(recursive=True))
     rlm = RLM(root, sub_model=child, limits=LIMITS, sandbox="none", warm=False, save=False)
     result = await rlm.acompletion("?", "text")
@@ -54,9 +55,7 @@ async def test_an_answer_does_not_wait_for_its_kernel_to_end_and_the_next_kernel
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
-async def test_a_child_without_an_answer_ends_with_its_kernel(
-    how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_child_without_an_answer_ends_with_its_kernel(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from rlm_jupyter.types.errors import ModelError
 
     class Failing(ScriptedModel):
@@ -68,6 +67,7 @@ async def test_a_child_without_an_answer_ends_with_its_kernel(
 
     root = ScriptedModel([reply("try:\n    print(rlm_query('1'))\nexcept Exception as error:\n    print(error)")] * 2)
     limits = Limits(max_depth=2, max_iterations=1, max_seconds=4.0 if how == "cancelled" else None)
+    template_pool.current().close()  # a kernel that waits is nobody's
     before = set(psutil.Process().children(recursive=True))
     rlm = RLM(root, sub_model=Failing([], name="scripted/child"), limits=limits, sandbox="none", warm=False, save=False)
     result = await rlm.acompletion("?", "text")
@@ -98,3 +98,21 @@ async def test_what_can_not_be_closed_is_logged_and_the_rest_is(caplog: pytest.L
     assert closed == ["closed"]
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["no", "no"]
     await closings.finish()
+
+
+async def test_what_is_cancelled_before_it_begins_is_closed_all_the_same() -> None:
+    """As happens when an event loop is closed."""
+    closed: list[str] = []
+
+    async def closes() -> None:
+        closed.append("closed")
+
+    closings, stack = Closings(), AsyncExitStack()
+    stack.push_async_callback(closes)
+    before = asyncio.all_tasks()
+    closings.begin(stack)
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    await asyncio.sleep(0)
+    await closings.finish()
+    assert closed == ["closed"]
