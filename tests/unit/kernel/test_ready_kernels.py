@@ -383,11 +383,11 @@ async def test_what_was_wrong_when_it_was_forked_is_no_matter_of_a_later_run(
     monkeypatch: pytest.MonkeyPatch, pool: TemplatePool
 ) -> None:
     def full(*args: object, **options: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise KernelStartError(os.strerror(errno.ENOSPC))
 
     chosen = Templates()
     with monkeypatch.context() as patched:
-        patched.setattr("rlm_jupyter.kernel.command._make_home", full)
+        patched.setattr("rlm_jupyter.kernel.forking.own_directories", full)
         chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
         [template] = ready(pool)
         assert template._ready is not None
