@@ -352,3 +352,11 @@ async def test_nobody_is_waited_for_where_nothing_was_printed(kernel: Kernel) ->
     )
     run = await kernel.execute(source)
     assert text_of(run) == "x(0, True)"
+
+
+async def test_a_cells_file_has_the_name_that_ipykernel_gives_it(kernel: Kernel) -> None:
+    """IPython draws tracebacks by it."""
+    said = await kernel.execute("import warnings\nwarnings.warn('hm')")
+    assert re.search(r"/ipykernel_\d+/\d+\.py:2: UserWarning: hm", "".join(out["text"] for out in said.outputs))
+    failed = await kernel.execute("x = 0\n1 / x")
+    assert "1 / x" in re.sub(r"\x1b\[[\d;]*m", "", "\n".join(failed.outputs[-1]["traceback"]))
