@@ -42,7 +42,7 @@ async def test_what_all_use_together_never_exceeds_the_whole(seed: int) -> None:
     assert len(refused) == 20
     assert 880 <= whole.usage.total_tokens <= 1_000
     assert whole.cost is not None
-    assert whole.cost <= 1.0
+    assert whole.cost <= 1.0 + 1e-9  # a sum of floats
 
 
 async def test_a_run_is_held_to_its_own_limits_too_and_the_whole_does_not_mind() -> None:
