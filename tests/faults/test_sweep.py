@@ -400,3 +400,24 @@ def test_a_notebook_whose_place_is_elsewhere_is_written_there(link: bool, tmp_pa
     assert target.read_text() == "new"
     assert path.is_symlink() is link
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_directory_is_bounded_once_and_not_when_it_is_removed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    def hold(process: int, most: int, name: str) -> Path:
+        held.append(process)
+        return base / name
+
+    monkeypatch.setattr("rlm_jupyter.kernel.directory.cgroup.hold", hold)
+    monkeypatch.setattr("rlm_jupyter.kernel.directory.cgroup.release", lambda group, name: True)
+    one, other = KernelDirectory(), KernelDirectory()
+    for _ in range(2):  # as where a task is begun again
+        one.hold(1, 10)
+    assert held == [1]
+    assert one._group == base / one.path.name
+    other.remove()
+    other.hold(2, 10)
+    one.remove()
+    assert held == [1]
+    assert not list(base.glob("*/*"))

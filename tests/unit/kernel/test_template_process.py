@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import socket
 import sys
+import threading
 
 import pytest
 
@@ -56,6 +58,30 @@ def test_a_process_is_the_first_of_its_own_namespaces(monkeypatch: pytest.Monkey
         assert os.read(told, 10) == b"1"
         os.waitpid(child, 0)
         os.close(told)
+
+
+def test_beside_a_thread_the_c_library_is_told_of_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library may have one that holds a lock: it prepares for `fork`, and for nothing else."""
+
+    class Counting:
+        calls = 0
+
+        def syscall(self, *args: object) -> int:
+            self.calls += 1
+            return 7
+
+    counting, ends = Counting(), threading.Event()
+    monkeypatch.setattr(namespaces, "HELD", counting)
+    monkeypatch.setattr(namespaces, "_CLONES", {platform.machine(): 56})
+    monkeypatch.setattr(os, "fork", lambda: 8)
+    thread = threading.Thread(target=ends.wait)
+    thread.start()
+    try:
+        assert namespaces.fork() == 8
+    finally:
+        ends.set()
+        thread.join()
+    assert counting.calls == 0
 
 
 def test_a_fork_that_gets_no_namespaces_ends_and_is_no_second_template(monkeypatch: pytest.MonkeyPatch) -> None:
