@@ -114,7 +114,7 @@ class Template(Forking):
         return ready
 
     def rest(self) -> None:
-        """Have it end when it is asked for nothing for long: in a sandbox it does not see whether it has kernels."""
+        """Have it end when it is asked for nothing for long: in a sandbox it may not see whether it has kernels."""
         self._say(claimed=False)
 
     def _say(self, *, claimed: bool) -> None:
