@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+
 from rlm_jupyter.kernel.connection import Connection
+from rlm_jupyter.kernel.shared_texts import SharedText, SharedTexts
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
 from rlm_jupyter.types.values import PacksContext, is_same
 
+log = logging.getLogger(__name__)
 _NAME = "context_"
 
 
 class Contexts:
-    """The contexts of one kernel, in order."""
+    """The contexts of one kernel, in order.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    texts
+        Has the large ones in memory once for several kernels; `None`: each is sent. To be left by `release`.
+    """
+
+    def __init__(self, texts: SharedTexts | None = None) -> None:
         self._given: list[PacksContext] = []
         self._texts: dict[int, str | None] = {}
+        self._shared = texts
+        self._taken: list[SharedText] = []
 
     def copy(self) -> Contexts:
         """Return the same for a fork of the kernel, which has them."""
-        copied = Contexts()
+        copied = Contexts(self._shared)
         copied._given = self._given.copy()
         return copied
 
@@ -36,6 +48,19 @@ class Contexts:
         text = self._texts[number]
         return None if text is None else (self._given[number], text)
 
+    def expect(self, context: PacksContext) -> SharedText | None:
+        """Have a large text ready for when it is given; return what shares it, where that is possible."""
+        found = next((text for text in self._taken if is_same(text.context, context)), None)
+        if found is None and self._shared is not None and (found := self._shared.take(context)) is not None:
+            self._taken.append(found)
+        return found
+
+    def release(self) -> None:
+        """Need no shared text any more. A second time does nothing."""
+        taken, self._taken = self._taken, []
+        for text in taken:
+            self._shared.leave(text)  # type: ignore[union-attr]  # what was taken was taken there
+
     async def give(self, connection: Connection, context: PacksContext) -> None:
         """Make it `context`; the first is `context_0` too, the next `context_1`, and so on.
 
@@ -47,11 +72,8 @@ class Contexts:
         if context.kind == "none":
             return
         name = f"{_NAME}{len(self._given)}"
-        held = connection.process.held
         try:
-            if held is not None and is_same(held, context):
-                await connection.request("rlm_context", {"name": name, "kind": "held"})
-            else:
+            if not await self._share(connection, context, name):
                 await connection.request("rlm_context", {"name": name, "kind": context.kind}, context.buffers)
         except KernelDiedError:
             raise
@@ -61,6 +83,21 @@ class Contexts:
                 "Pass a str, list, dict or data frame, or make its module importable there."
             ) from error
         self._given.append(context)
+
+    async def _share(self, connection: Connection, context: PacksContext, name: str) -> bool:
+        """Let the kernel have a text that others have, too; return whether that was possible."""
+        shared = self.expect(context)
+        form = None if shared is None else await shared.pass_to(connection.process.pass_text)
+        if form is None:
+            return False
+        try:
+            await connection.request("rlm_context", {"name": name, "kind": "shared", "form": form})
+        except KernelDiedError:
+            raise
+        except KernelError as error:
+            log.info("The text is sent to the kernel: %s", error)
+            return False
+        return True
 
     async def give_again(self, connection: Connection) -> None:
         """Give a new kernel what the one before it had; where one fails, the next kernel is given all again.

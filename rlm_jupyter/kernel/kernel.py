@@ -23,6 +23,7 @@ from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.running_cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.shared_texts import SharedTexts
 from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.subcalls import SubcallDispatcher
@@ -55,7 +56,7 @@ class Kernel:
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, insurance: bool = False) -> None:
         self._launch_options = launch
-        self._contexts = Contexts()
+        self._contexts = Contexts(_texts(launch))
         self._subcalls = SubcallDispatcher(answer_subcall, self._tell, self.get, self._context_named)
         self._declared = _Declared()
         self._takes_none = False
@@ -65,9 +66,6 @@ class Kernel:
         self._shell = ShellRequests()
         self._owned_templates: Templates | Lease | None = None
         """Closed with it."""
-        self._shares_texts = False
-        self._held_texts: list[PacksContext] = []
-        """That the templates hold for its sake, by SHA-256."""
         self._connection: Connection
         self.forks: Forks[Kernel] = Forks(self, insurance=insurance)
         """Its sleeping forks: for when it dies, for an undo, for branches."""
@@ -88,7 +86,6 @@ class Kernel:
         insurance: bool = False,
         templates: Templates | None = None,
         context: PacksContext | None = None,
-        shares: bool = False,
     ) -> Self:
         """Start a kernel and wait until it answers.
 
@@ -103,9 +100,7 @@ class Kernel:
         templates
             What it is forked from; the caller closes them. Default: templates of its own.
         context
-            What it will be given first: a text that the templates hold is not copied.
-        shares
-            Have the templates hold the texts that it is given, for other kernels too, until it is closed.
+            What it will be given first: a large text is made ready for it meanwhile.
 
         Raises
         ------
@@ -120,13 +115,12 @@ class Kernel:
             "cwd": cwd,
             "environment": environment,
             "sandbox": sandbox,
-            "text": context,
         }
         launch["templates"] = templates or own
         kernel = cls(answer_subcall, launch, insurance=insurance)
-        kernel._owned_templates, kernel._shares_texts = own, shares
+        kernel._owned_templates = own
         if context is not None:
-            kernel._hold_text(context)
+            kernel._contexts.expect(context)
         try:
             await kernel._connect()
         except BaseException:
@@ -240,20 +234,14 @@ class Kernel:
         ContextError
             The kernel can't load it; the text says why.
         """
-        self._hold_text(context)
-        await self._contexts.give(self._connection, context)
+        async with self._fork_lock:  # both need the kernel's other channel
+            await self._contexts.give(self._connection, context)
 
     def _context_named(self, name: object) -> tuple[PacksContext, str] | None:
         return self._contexts.named(name)  # looked up late: `kernel_in_fork` replaces them
 
-    def _hold_text(self, context: PacksContext) -> None:
-        if self._shares_texts and self._launch_options["templates"].hold(context):
-            self._held_texts.append(context)
-
     async def _release(self) -> None:
-        held, self._held_texts = self._held_texts, []
-        for text in held:
-            await self._launch_options["templates"].let_go(text)
+        self._contexts.release()
         if self._owned_templates is not None:
             await self._owned_templates.close()
 
@@ -518,3 +506,12 @@ class Kernel:
         if self._cell is not None:
             self._cell.fail(reason)
         self._shell.fail(reason)
+
+
+def _texts(launch: Mapping[str, Any]) -> SharedTexts | None:
+    """Return where such a kernel has large texts from; what is in a container, or elsewhere, is sent them."""
+    templates, sandbox = launch.get("templates"), launch.get("sandbox")
+    if templates is None or (sandbox is not None and sandbox.is_container):
+        return None
+    texts: SharedTexts = templates.texts
+    return texts

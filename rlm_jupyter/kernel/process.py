@@ -32,7 +32,6 @@ from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
 from rlm_jupyter.types.here import here
-from rlm_jupyter.types.values import PacksContext
 
 _KILL_POLLS = 1_000
 """How often it is looked, a millisecond apart, whether a killed process is gone."""
@@ -48,17 +47,7 @@ class _OneSpec(KernelSpecManager):
 
 
 class KernelProcess:
-    """A started kernel process, its connection, and the news of its death.
-
-    Use `await KernelProcess.launch(...)`.
-
-    Attributes
-    ----------
-    held
-        The text that it had from the beginning; `None`: it had none.
-    """
-
-    held: PacksContext | None = None
+    """A started kernel process, its connection, and the news of its death; use `await KernelProcess.launch(...)`."""
 
     def __init__(self, km: AsyncKernelManager, directory: KernelDirectory) -> None:
         self._km = km
@@ -75,7 +64,6 @@ class KernelProcess:
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
         templates: Templates | None = None,
-        text: PacksContext | None = None,
     ) -> KernelProcess:
         """Start the guest application. From now on, this process's own memory is closed to its user (`hide`).
 
@@ -91,8 +79,6 @@ class KernelProcess:
             What shuts it off from the machine; default: nothing.
         templates
             What it may be forked from; default: it is started anew.
-        text
-            What it will be given first: where the templates hold that, it has it already.
 
         Raises
         ------
@@ -108,14 +94,6 @@ class KernelProcess:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
             # passing errors: it has no room just now, and what it has given goes on
             with contextlib.suppress(TemplateError):
-                if text is not None and (holder := await templates.holder(wanted, text)) is not None:
-                    try:
-                        process = await cls._forked(holder)
-                    except TemplateError:
-                        await templates.give_up_holder(holder)
-                    else:
-                        process.held = text
-                        return process
                 for template in templates.usable(wanted):
                     with templates.noting(template):
                         return await cls._forked(template)
@@ -214,6 +192,10 @@ class KernelProcess:
         """Its process, as its supervisor tells it; `None` where it has none that does."""
         found: SupervisedProcess | None = self._provisioner.supervised
         return found
+
+    def pass_text(self, file: int) -> bool:
+        """Send the kernel a descriptor, that of a text; return whether that is possible."""
+        return (supervised := self.supervised) is not None and supervised.pass_text(file)
 
     @property
     def pid(self) -> int:

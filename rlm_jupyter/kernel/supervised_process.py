@@ -28,7 +28,7 @@ class SupervisedProcess:
     pidfd
         Of it.
     fork_channel
-        Where forks of it, once it lives, are asked for.
+        Where forks of it, once it lives, are asked for, and texts are passed to it.
     life
         A pipe that it ends with, where it is such a fork itself.
     """
@@ -82,6 +82,14 @@ class SupervisedProcess:
         """Let a fork of a living kernel go on, that sleeps."""
         with contextlib.suppress(OSError):  # it is gone
             self.fork_channel.send(b"wake")
+
+    def pass_text(self, file: int) -> bool:
+        """Send the kernel a descriptor, that of a text; return whether that was possible."""
+        try:
+            socket.send_fds(self.fork_channel, [b"text"], [file], socket.MSG_DONTWAIT)
+        except OSError:  # it is gone, or does not read what it is sent
+            return False
+        return True
 
     def terminate(self) -> None:
         """End the kernel and all that it has started."""

@@ -4,40 +4,30 @@ Without a sandbox, kernels of one environment share a template as long as this p
 sandbox serves the kernels of one run at a time: the next one of the same environment, which has the same owner and
 the same rights, takes it over. Where a kernel outlives its run, another is made for the next meanwhile. Those of a
 batch share some (`TemplateGroup`).
-
-A large text that kernels of a run are given is held, with or without a sandbox, by a template of that run alone
-(`TextTemplate`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.shared_texts import SharedTexts
 from rlm_jupyter.kernel.shield import in_a_thread
 from rlm_jupyter.kernel.start_places import places
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.types.errors import ConfigurationError
-from rlm_jupyter.types.values import PacksContext, is_same
-
-if TYPE_CHECKING:
-    from rlm_jupyter.kernel.text_template import TextTemplate
 
 log = logging.getLogger(__name__)
 VARIABLE = "RLM_TEMPLATES"
 """Set to 0, every kernel is started anew."""
-LARGE_TEXT = 32_000_000
-"""Bytes of a text from which on it is held for all kernels; for a smaller one, a template takes longer than it does."""
 
 
 def are_possible() -> bool:
@@ -81,11 +71,8 @@ class Templates:
         """Of the last kernel without a sandbox."""
         self._leases: set[Lease] = set()
         self._is_closed = False
-        self._texts: list[PacksContext] = []
-        """That are held, or are to be."""
-        self._holding: dict[tuple[KernelEnvironment, int], TextTemplate | None] = {}
-        """By the `id` of what is in `_texts`. `None`: that was not possible."""
-        self._making = asyncio.Lock()
+        self.texts = SharedTexts()
+        """That these kernels have in common."""
         self.places = group.places if group is not None else places()  # of kernels that come up
         self.problem: str | None = None
         """Why a kernel was started anew, where it should have been forked."""
@@ -142,68 +129,6 @@ class Templates:
         else:
             pool.failures.pop(environment, None)
 
-    def hold(self, context: PacksContext) -> bool:
-        """Have kernels that are given this text share it, where it is large; return whether that is to be `let_go`."""
-        is_large = context.kind == "str" and context.nbytes >= LARGE_TEXT
-        is_new = is_large and self._are_used and are_possible() and self._held(context) is None
-        if is_new:
-            self._texts.append(context)
-        return is_new
-
-    async def let_go(self, context: PacksContext) -> None:
-        """End what holds this text; kernels that have it keep it."""
-        held = self._held(context)
-        self._texts = [text for text in self._texts if text is not held]
-        for key in [key for key in self._holding if key[1] == id(held)]:
-            if (template := self._holding.pop(key)) is not None:
-                await _closed(template)
-
-    async def holder(self, environment: KernelEnvironment, context: PacksContext) -> TextTemplate | None:
-        """Return what holds this text, made now where it is not there; `None`: nothing does, or can."""
-        if self._held(context) is None:
-            return None  # and no waiting until another text is read
-        async with self._making:
-            held = self._held(context)
-            if held is None or not _fits(held, environment.sandbox):
-                return None
-            key = environment, id(held)
-            found = self._holding.get(key)
-            if found is not None and found.has_ended:
-                await _closed(self._holding.pop(key))
-            if key not in self._holding:
-                made = await self._made(environment, held)
-                if self._held(held) is not held:  # it was let go of meanwhile
-                    await _closed(made)
-                    return None
-                self._holding[key] = made
-            return self._holding[key]
-
-    def _held(self, context: PacksContext) -> PacksContext | None:
-        """Return that of `_texts` which is this text."""
-        return next((held for held in self._texts if is_same(held, context)), None)
-
-    async def give_up_holder(self, holder: TextTemplate) -> None:
-        """Take note that it gives no kernels: they are given copies of its text, until another one is made for it."""
-        for key in [key for key, found in self._holding.items() if found is holder]:
-            if holder.has_ended:
-                del self._holding[key]
-            else:
-                self._holding[key] = None
-        await _closed(holder)
-
-    async def _made(self, environment: KernelEnvironment, context: PacksContext) -> TextTemplate | None:
-        from rlm_jupyter.kernel.text_template import TextNotReadError, TextTemplate  # most runs have none
-
-        for template in self.usable(environment):
-            template.drop_ready()  # it has no text, and no other kernel of this run takes it soon
-            with self.noting(template):
-                try:
-                    return await TextTemplate.made(template, context.buffers[0])
-                except TextNotReadError as error:
-                    log.info("The text is copied for each kernel: %s", error)
-                    return None
-        return None
-
     def refill(self) -> None:
         """Make the templates of the next run, which can't wait until this one leaves its own."""
         pool = template_pool.current()
@@ -241,15 +166,13 @@ class Templates:
             pool.runs.discard(self)
         if self._leases:
             return
-        for text in list(self._texts):
-            await self.let_go(text)
         template_pool.leave(pool, self, self._shared)
         templates, self._own = list(self._own.values()), {}
         for template in templates:
             if self._group is not None:
                 self._group.leave(template)
             elif not template_pool.take_back(pool, template):
-                await _closed(template)
+                await in_a_thread(template.close)
 
     def _get(self, environment: KernelEnvironment) -> Template:
         pool = template_pool.current()
@@ -285,16 +208,3 @@ class Templates:
             template.close()
         elif is_own:  # else another kernel of this run has given it up before: other runs may have it
             self._group.leave(template, has_failed=True)
-
-
-async def _closed(template: Template | TextTemplate | None) -> None:
-    if template is not None:
-        await in_a_thread(template.close)
-
-
-def _fits(context: PacksContext, sandbox: Sandbox) -> bool:
-    """Return whether a kernel can begin with such a text in what it may hold; else it fails when it is given that.
-
-    A character that is one byte on the wire may be four in memory.
-    """
-    return sandbox.memory is None or 4 * context.nbytes <= sandbox.memory

@@ -113,8 +113,6 @@ async def _start(
         insurance=settings.insurance,
         templates=templates,
         context=context,
-        # a child that has no children gets its text from this process, and is alone with it
-        shares=depth == 0 or depth + 1 < settings.limits.max_depth,
     )
 
 

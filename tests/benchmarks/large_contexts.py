@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.values import Message, Reply, Usage
 from tests.benchmarks.scripts import reply
-from tests.benchmarks.worker import text_of
+from tests.benchmarks.worker import in_files, own, text_of
 
 _CALLS = {
     "whole": "rlm_query_batched([context] * {count})",
@@ -72,13 +71,13 @@ class _Memory:
         self.kernels = self.host = self.most = 0
         self._over = threading.Event()
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
-        self.before = _pss(psutil.Process())
+        self.before = own(os.getpid())
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
 
     def look(self) -> None:
         """Note what is taken now."""
-        self.kernels, self.host = _below(), _pss(psutil.Process())
+        self.kernels, self.host = _below(), own(os.getpid())
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
@@ -93,15 +92,8 @@ class _Memory:
 
 
 def _below() -> int:
-    return sum(map(_pss, psutil.Process().children(recursive=True)))
-
-
-def _pss(process: psutil.Process) -> int:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    """Return the bytes of all kernels, supervisors and templates, with the texts that they share."""
+    return sum(own(process.pid) for process in psutil.Process().children(recursive=True)) + in_files()
 
 
 def measure(megabytes: int, children: int, how: str, kind: str, *, warm: bool, save: bool, letter: str) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter.kernel import shared_texts
 from rlm_jupyter.kernel import templates as templates_module
+from rlm_jupyter.kernel.connection import Connection
+from rlm_jupyter.kernel.contexts import Contexts
 from rlm_jupyter.kernel.kernel import Kernel
-from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.record.blobs import digest
@@ -20,13 +22,14 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.types.values import PackedContext
+from rlm_jupyter.types.values import PackedContext, PacksContext
 from tests.runs.test_resume import Counting, block, cut
 from tests.runs.test_resume import in_folder as in_folder
 
 pytestmark = pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux")
 
 TEXT = "".join(f"line {number:,}: é\n" for number in range(50_000))
+PART = digest((TEXT[:500_000].encode(),))
 ASK = "print(rlm_query_batched([context, context, context[:500_000]]))"
 ROOT = [block(ASK), block("FINAL('done')")]
 CHILD = [block("print(len(context))"), block("FINAL(len(context))")]
@@ -35,16 +38,16 @@ TWO = Limits(max_depth=2)
 
 @pytest.fixture(autouse=True)
 def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A low threshold; by its digest, the text that each kernel has from the beginning."""
-    monkeypatch.setattr(templates_module, "LARGE_TEXT", 300_000)
-    launch, found = KernelProcess.launch, list[str]()
+    """A low threshold; for each context that a kernel was given, its digest where it shares that, else nothing."""
+    monkeypatch.setattr(shared_texts, "LARGE_TEXT", 300_000)
+    share, found = Contexts._share, list[str]()
 
-    async def launched(**options: Any) -> KernelProcess:
-        process = await launch(**options)
-        found.append("" if process.held is None else digest(process.held.buffers))
-        return process
+    async def shared(self: Contexts, connection: Connection, context: PacksContext, name: str) -> bool:
+        is_shared = await share(self, connection, context, name)
+        found.append(digest(context.buffers) if is_shared else "")
+        return is_shared
 
-    monkeypatch.setattr(KernelProcess, "launch", launched)
+    monkeypatch.setattr(Contexts, "_share", shared)
     return found
 
 
@@ -60,7 +63,7 @@ async def test_children_that_are_handed_the_text_share_it_and_are_recorded_as_ev
     sizes = [len(TEXT), len(TEXT), 500_000]
     assert cell.outputs[0]["text"] == f"{[str(size) for size in sizes]}\n"
     whole = result.trajectory.started.context.sha256
-    assert sorted(held) == ["", whole, whole, whole]
+    assert sorted(held) == sorted([PART, whole, whole, whole])
     calls = sorted(result.trajectory.subcalls, key=lambda call: call.ordinal)  # they settle in any order
     assert [(call.prompt_sha256 == whole, call.prompt_chars) for call in calls] == [
         (size == len(TEXT), size) for size in sizes
@@ -91,7 +94,7 @@ async def test_a_run_that_is_resumed_shares_it_too(in_folder: Path, held: list[s
     again = await RLM.aresume(path, model=Counting(ROOT), sub_model=Counting(CHILD))
     assert again.answer == "done"
     assert again.trajectory.iterations[0].shown == result.trajectory.iterations[0].shown
-    assert sorted(held) == ["", whole, whole, whole]
+    assert sorted(held) == sorted([PART, whole, whole, whole])
     assert {call.child for call in again.trajectory.subcalls} == {call.child for call in result.trajectory.subcalls}
 
 
@@ -119,7 +122,7 @@ def test_a_context_that_is_added_is_shared_by_those_that_it_is_handed_to(held: l
         assert session.ask("?").answer == TEXT[:7]
         session.add_context(more)
         assert session.ask("??").value == [TEXT[:7], more[:7], more[:7], True]
-    assert len(held) == 5
+    assert len(held) == 6  # the root's two, and four children's
     assert all(held)
     assert len(set(held)) == 2
 
@@ -183,12 +186,11 @@ async def test_a_question_that_is_cancelled_while_its_text_is_described_leaves_t
     assert context.info.size == f"{len(TEXT):,} characters"
 
 
-def test_below_the_threshold_and_without_templates_it_is_as_before(
-    held: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for options, text in (({"warm": False}, TEXT), ({}, "short")):
+def test_kernels_that_are_started_anew_share_it_and_a_small_one_is_sent(held: list[str]) -> None:
+    for warm, text in ((False, TEXT), (True, "short")):
+        held.clear()
         child = ScriptedModel([block("FINAL(len(context))")])
         model = ScriptedModel([block("FINAL(rlm_query(context))")])
-        result = RLM(model, sub_model=child, limits=TWO, save=False, **options).completion("?", text)  # type: ignore[arg-type]
+        result = RLM(model, sub_model=child, limits=TWO, save=False, warm=warm).completion("?", text)
         assert result.answer == str(len(text)), result.message
-    assert held == [""] * 4
+        assert [bool(each) for each in held] == [text == TEXT] * 2

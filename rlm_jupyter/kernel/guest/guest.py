@@ -58,8 +58,8 @@ class Guest:
         self._outputs: OutputFolder | None = None
         self.on_stop: Callable[[str], None] = lambda cell: None
         """Told the cell that the host is about to interrupt (control thread)."""
-        self.on_fork: Callable[[WireMessage], None] | None = None
-        """Forks the kernel, and answers (control thread); `None`: it can't be forked."""
+        self.self_fork: Any = None
+        """Forks the kernel, and takes texts that are passed to it (`SelfFork`); `None`: that is not possible."""
         self._watch_compiler()
         self._names = names or ProtectedNames(self._shell)
         self._surroundings = Surroundings() if names is None else None
@@ -146,9 +146,7 @@ class Guest:
         return str(header.get("msg_id", ""))
 
     def _refusal(self) -> str | None:
-        if self._finals.answer is not None:
-            return "the answer is recorded, the run ends with this cell"
-        return None
+        return None if self._finals.answer is None else "the answer is recorded, the run ends with this cell"
 
     def _before_cell(self, info: Any) -> None:
         request = self.running_cell()
@@ -180,8 +178,8 @@ class Guest:
         elif message.type == "rlm_stop":
             self.calls.stop(message.content["cell"], message.content["reason"])
             self.on_stop(message.content["cell"])
-        elif message.type == "rlm_fork" and self.on_fork is not None:
-            self.on_fork(message)
+        elif message.type == "rlm_fork" and self.self_fork is not None:
+            self.self_fork.ask(message)
         elif message.type == "rlm_look":
             shell = self._kernel.shell_stream
             shell.io_loop.add_callback(shell.flush, zmq.POLLIN)
@@ -198,6 +196,8 @@ class Guest:
             case "rlm_attach":
                 self.wire.attach(message.idents)
                 return {"pid": os.getpid(), "python": platform.python_version()}, []
+            case "rlm_context" if asked["kind"] == "shared":
+                self._set_context(asked["name"], self.self_fork.text(**asked["form"]))
             case "rlm_context":
                 self._set_context(asked["name"], values.load(asked["kind"], message.buffers))
             case "rlm_put":

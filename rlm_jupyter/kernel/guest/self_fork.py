@@ -57,7 +57,7 @@ class SelfFork:
     app
         The kernel's application, once it is initialized.
     channel
-        The descriptor that a fork's sockets come by.
+        The descriptor that a fork's sockets come by, and large texts.
     """
 
     def __init__(self, app: Any, channel: int) -> None:
@@ -72,11 +72,21 @@ class SelfFork:
         self._score = _score()
         app.shell.events.register("pre_run_cell", self._before_cell)
         app.shell.events.register("post_run_cell", self._after_cell)
-        app.kernel.rlm_guest.on_fork = self.ask
+        app.kernel.rlm_guest.self_fork = self
 
     def ask(self, message: WireMessage) -> None:
         """Fork as soon as no cell runs (control thread)."""
         self._app.kernel.io_loop.add_callback(self._begin, message, _LOOKS)
+
+    def text(self, **form: Any) -> str:
+        """Return the text of this form (`mapped`) that the host has passed (control thread)."""
+        from rlm_jupyter.kernel.guest.mapped_text import mapped  # few kernels have a large text
+
+        [file] = self._receive(b"text")
+        try:
+            return mapped(file, **form)
+        finally:
+            os.close(file)
 
     def _before_cell(self, *_: object) -> None:
         self._inventory.note()  # what is the kernel's own, before the first cell adds to it
@@ -93,7 +103,7 @@ class SelfFork:
         content: dict[str, Any] = {}
         fds: list[int] = []
         try:
-            fds = self._receive()
+            fds = self._receive(b"fork")
             if self._is_busy():
                 raise RefusedError("a cell is running")
             if len(fds) != _FDS:
@@ -117,12 +127,17 @@ class SelfFork:
         lock: asyncio.Lock | None = getattr(self._app.kernel, "_main_asyncio_lock", None)
         return lock is not None and lock.locked()
 
-    def _receive(self) -> list[int]:
+    def _receive(self, wanted: bytes) -> list[int]:
+        """Return the descriptors that were sent for this; those of what came to nothing are closed."""
         self._channel.settimeout(_WAIT_SECONDS)
-        _, fds, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, _FDS)
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        return fds
+        while True:
+            message, fds, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, _FDS)
+            if message in {wanted, b""}:
+                for fd in fds:
+                    os.set_inheritable(fd, False)
+                return fds
+            for fd in fds:
+                os.close(fd)
 
     def _fork(self, asked: dict[str, Any], fds: list[int]) -> bool:
         """Fork; return whether this is the fork.

@@ -3,9 +3,6 @@
 It runs nothing of a model's. Before a fork it has no event loop, no ZMQ socket and no thread, so that what is forked is
 as good as started anew; a module that it is to import first and that starts threads is refused, unless it ends them
 before a fork, as the threads of numpy's libraries do. It ends when its host does, or closes the channel.
-
-Asked for it, it forks another template, which reads a text first (`held_text.py`): kernels of one run that are given
-the same large text are forked from that one. No other kernel is, and none has a text that it was not given.
 """
 
 from __future__ import annotations
@@ -26,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rlm_jupyter.kernel.guest import held_text, namespaces
+from rlm_jupyter.kernel.guest import namespaces
 from rlm_jupyter.kernel.guest.app import GuestKernelApp
-from rlm_jupyter.kernel.guest.forked import become_kernel, close_all_but
+from rlm_jupyter.kernel.guest.forked import become_kernel
 from rlm_jupyter.kernel.guest.supervisor_process import name_process
 
 _MOST_BYTES = 200_000
@@ -69,33 +66,23 @@ def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[st
     return _fork_on_request(channel, name)
 
 
-def _fork_on_request(channel: socket.socket, name: str, host: int | None = None) -> tuple[int, int]:
-    """Return in each kernel; this process ends when the channel is closed.
-
-    Parameters
-    ----------
-    name
-        What a kernel's process is called.
-    host
-        A pidfd of the host, where that is not our parent: we end with it.
-    """
+def _fork_on_request(channel: socket.socket, name: str) -> tuple[int, int]:
+    """Return in each kernel, whose process is called `name`; this process ends when the channel is closed."""
     told, tells = os.pipe()
     for end in (told, tells):
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     news = select.poll()
-    for fd in (told, channel.fileno(), *([] if host is None else [host])):
+    for fd in (told, channel.fileno()):
         news.register(fd, select.POLLIN)
-    is_claimed, asked_at = host is not None, time.monotonic()
+    is_claimed, asked_at = False, time.monotonic()
     while True:
         left = asked_at + _IDLE_SECONDS - time.monotonic()
         ready = {fd for fd, _ in news.poll(1_000 * (left if left > 0 else _IDLE_SECONDS))}
         if told in ready:
             os.read(told, _MOST_BYTES)
             _reap()
-        if host in ready:
-            os._exit(0)
         if channel.fileno() in ready:
             message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
             if not message:
@@ -128,8 +115,8 @@ def _refuse(channel: socket.socket, why: str, *, imported: bool = True) -> NoRet
 
 
 def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: str) -> tuple[int, int] | None:
-    """Fork a kernel, or a template with a text; return in a kernel what `become_kernel` does, and `None` here."""
-    is_shut_off = asked["disk"] is not None and "nbytes" not in asked
+    """Fork a kernel; return in it what `become_kernel` does, and `None` here."""
+    is_shut_off = asked["disk"] is not None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
@@ -145,8 +132,6 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
         return None
     try:
         channel.detach()  # it is closed by its number, which is another's by the time that this object goes
-        if "nbytes" in asked:
-            return _hold(asked, fds, name)
         made = become_kernel(asked, fds)
         if asked["idle"]:
             GuestKernelApp.instance().await_host(asked["idle"], name)
@@ -158,31 +143,6 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
 
         traceback.print_exc()
         os._exit(1)
-
-
-def _hold(asked: dict[str, Any], fds: list[int], name: str) -> tuple[int, int]:
-    """Be a template with a text.
-
-    Parameters
-    ----------
-    asked
-        `nbytes` and `is_ascii`, as for `held_text.read`.
-    fds
-        The channel of this template, where the text is read from, and a pidfd of the host.
-    """
-    signal.set_wakeup_fd(-1)
-    close_all_but(fds)
-    channel, source, host = socket.socket(fileno=fds[0]), *fds[1:]
-    try:
-        held_text.text = held_text.read(source, asked["nbytes"], is_ascii=asked["is_ascii"])
-    except (EOFError, MemoryError, ValueError) as error:
-        with contextlib.suppress(OSError):  # the host wants it no more
-            channel.send(json.dumps({"unread": f"{type(error).__name__}: {error}"}).encode())
-        os._exit(1)
-    own = os.pidfd_open(os.getpid())
-    socket.send_fds(channel, [b"{}"], [own])
-    os.close(own)
-    return _fork_on_request(channel, name, host)
 
 
 def _reap() -> bool:

@@ -61,17 +61,11 @@ class Text:
 
 
 def load(kind: str, buffers: Sequence[memoryview]) -> Any:
-    """Return a context, from the buffers that the host sent (`PackedContext.kind`); `held`: from the template."""
+    """Return a context, from the buffers that the host sent (`PackedContext.kind`)."""
     if kind == "str":
         return to_text(buffers[0])
     if kind == "bytes":
         return bytes(buffers[0])
-    if kind == "held":
-        from rlm_jupyter.kernel.guest import held_text  # few kernels have one
-
-        if held_text.text is None:
-            raise LookupError("this kernel was forked without a text")
-        return held_text.text
     if kind == "pickle":
         # bytearray: a frame built on a read-only buffer could not be written to
         return pickle.loads(buffers[0], buffers=[bytearray(b) for b in buffers[1:]])

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from rlm_jupyter import RLM, Sandbox
-from rlm_jupyter.kernel import ready_kernel, template_pool, templates
+from rlm_jupyter.kernel import ready_kernel, shared_texts, template_pool, templates
 from rlm_jupyter.kernel.forking import ForkedKernel
 from rlm_jupyter.kernel.guest.app import READY
 from rlm_jupyter.kernel.kernel import Kernel
@@ -317,18 +317,19 @@ async def test_none_waits_where_memory_is_short_or_kernels_are_not_forked(
     assert not ready(pool)
 
 
-async def test_a_large_text_is_no_reason_to_have_one_wait(monkeypatch: pytest.MonkeyPatch, pool: TemplatePool) -> None:
+async def test_one_that_waits_is_given_a_large_text(monkeypatch: pytest.MonkeyPatch, pool: TemplatePool) -> None:
     from rlm_jupyter.run.context import Context
 
-    monkeypatch.setattr(templates, "LARGE_TEXT", 10)
+    monkeypatch.setattr(shared_texts, "LARGE_TEXT", 10)
     chosen = Templates()
     chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
     process = await one()
-    kernel = await Kernel.start(
-        Answerer(), sandbox=Sandbox("none"), templates=chosen, context=Context("x" * 100), shares=True
-    )
-    assert kernel.pid != process.pid
-    assert not psutil.wait_procs([process], timeout=_SECONDS)[1]
+    context = Context("x" * 100)
+    kernel = await Kernel.start(Answerer(), sandbox=Sandbox("none"), templates=chosen, context=context)
+    assert kernel.pid == process.pid
+    await kernel.set_context(context)
+    assert text_of(await kernel.execute("len(context)")) == "100"
+    assert "memfd:rlm_text" in Path(f"/proc/{process.pid}/maps").read_text()
     await kernel.close()
     await chosen.close()
 
