@@ -107,22 +107,35 @@ def enter(size: int) -> None:
     _bring_up_loopback()
     # read-only: what stands in /proc/sys is the whole machine's
     _mount("proc", Path("/proc"), "proc", _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
+    before = os.open(_SHARED, os.O_PATH | os.O_DIRECTORY)
     _mount("tmpfs", _SHARED, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=1777")
-    staged = _SHARED / "tmp"
+    staged = _SHARED / ".tmp"
     staged.mkdir()
     _mount("tmpfs", staged, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=0755")
-    _show_again(staged)
+    _show_again(_TMP, _TMP, staged)
     _mount(str(staged), _TMP, None, _MOVE)
     staged.rmdir()
+    _show_again(_SHARED, Path(f"/proc/self/fd/{before}"), _SHARED)
+    os.close(before)
 
 
-def _show_again(staged: Path) -> None:
-    """Make what is shown in the template's `/tmp`, and its folders, part of the new one."""
-    shown = set(_mounted_in(_TMP))
-    for folder, names, files in os.walk(_TMP):
+def _show_again(there: Path, before: Path, staged: Path) -> None:
+    """Make what is shown in such a folder of the template's, and its folders, part of the new one.
+
+    Parameters
+    ----------
+    there
+        What it is called.
+    before
+        Where its files are found now.
+    staged
+        The new one.
+    """
+    shown = {before / path.relative_to(there) for path in _mounted_in(there)}
+    for folder, names, files in os.walk(before):
         for name in (*names, *files):
             path = Path(folder) / name
-            made = staged / path.relative_to(_TMP)
+            made = staged / path.relative_to(before)
             if path in shown:
                 if path.is_dir():
                     made.mkdir()

@@ -20,6 +20,8 @@ from rlm_jupyter.kernel.directory import places_in
 
 HOME = "/tmp/home"
 WORK = "/tmp/work"
+_KEPT = "/var/tmp"
+"""What the system keeps beyond a restart; inside, the same as `/tmp`."""
 """Where its cells work when the caller's folder is not shown."""
 _NAMESPACES = "--unshare-all --unshare-user --disable-userns --die-with-parent --new-session"
 _SHUT = (*_NAMESPACES.split(), "--cap-drop", "ALL", "--hostname", "sandbox")
@@ -100,23 +102,14 @@ def options(
         It will run no kernel, but what kernels are forked from; each of them gives up what this one may do.
     """
     size = str(sandbox.disk)
-    private = ["--size", size, "--tmpfs", "/tmp", "--dir", HOME, "--dir", WORK, "--symlink", "/tmp", "/var/tmp"]
+    private = ["--size", size, "--tmpfs", "/tmp", "--dir", HOME, "--dir", WORK]
     devices = ["--dev", "/dev", "--size", size, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     # read-only: the numbers in /proc/sys are the whole machine's, and belong to root, who may be the one that runs this
     shut = _SHUT
     if template:
         shut = (*(word for word in _SHUT if word != "--disable-userns"), *_OF_A_TEMPLATE)
-    words = [
-        *shut,
-        "--proc",
-        "/proc",
-        *(() if template else ("--remount-ro", "/proc")),
-        *devices,
-        *private,
-        *_system(),
-        *_python(python),
-        *_fonts(),
-    ]
+    begin = [*shut, "--proc", "/proc", *(() if template else ("--remount-ro", "/proc")), *devices, *private]
+    words = [*_system(), *_python(python), *_fonts()]
     for path, changed in sorted(sandbox.folders()):  # a folder before what is in it
         words += ["--bind" if changed else "--ro-bind", str(path.resolve()), str(path)]
     hidden = [str(place) for place in places_in(path for path, _ in sandbox.folders())]
@@ -131,8 +124,11 @@ def options(
         words += ["--remount-ro", place]
     shown = cwd is not None and sandbox.shows(cwd) and not template
     words += ["--remount-ro", "/", "--chdir", str(cwd) if shown else WORK]
+    # where something of it is shown, such as our own directory, it is a folder that nobody can write to
+    kept = any(word.startswith(f"{_KEPT}/") for word in words)
+    begin += ["--dir", _KEPT] if kept else ["--symlink", "/tmp", _KEPT]
     # a process of its own reaps what the kernel leaves; seen from inside it is the parent, and never goes away
-    return [*words, "--setenv", "JPY_PARENT_PID", "1"]
+    return [*begin, *words, "--setenv", "JPY_PARENT_PID", "1"]
 
 
 def _system() -> Iterator[str]:

@@ -145,6 +145,37 @@ async def test_the_places_of_kernels_are_in_no_folder_that_is_shown(
         template_pool.current().close()
 
 
+@pytest.mark.parametrize("base", ["/tmp", "/dev/shm", "/var/tmp"])
+@pytest.mark.parametrize("forks", [True, False], ids=["forked", "anew"])
+async def test_wherever_temporary_files_are_what_is_shown_there_is_seen_and_modules_are_imported(
+    base: str, forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_bwrap()
+    with tempfile.TemporaryDirectory(dir=base) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as data:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        for name in ("read", "write"):
+            (Path(data) / name).mkdir()
+            (Path(data) / name / "file.txt").write_text(name)
+        sandbox = Sandbox("bwrap", read=[Path(data) / "read"], write=[Path(data) / "write"])
+        async with AsyncExitStack() as stack:
+            templates = Templates(are_used=forks)
+            stack.push_async_callback(templates.close)
+            kernel = await Kernel.start(Answerer(), sandbox=sandbox, templates=templates)
+            stack.push_async_callback(kernel.close)
+            assert kernel.is_forked is forks
+            read = f"[open({data!r} + f'/{{name}}/file.txt').read() for name in ('read', 'write')]"
+            assert text_of(await kernel.execute(read)) == "['read', 'write']"
+            # our own modules, which are shown in our own folder there
+            assert (await kernel.execute("import rlm_jupyter.kernel.guest.tool_functions")).status == "ok"
+            await kernel.execute(f"open({data!r} + '/write/new.txt', 'w').write('made inside')")
+            assert (Path(data) / "write" / "new.txt").read_text() == "made inside"
+            for place in (f"{data}/read", data, folder if base == "/var/tmp" else "/"):
+                run = await kernel.execute(f"open({place!r} + '/new.txt', 'w')")
+                assert run.outputs[-1]["ename"] in {"OSError", "PermissionError"}
+            assert (await kernel.execute("import tempfile; tempfile.NamedTemporaryFile()")).status == "ok"
+        template_pool.current().close()
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for others the system counts itself")
 @pytest.mark.parametrize("are_used", [True, False], ids=["forked", "anew"])
 async def test_roots_processes_are_bounded_before_a_cell_runs_and_nobody_waits_for_it(
