@@ -7,7 +7,7 @@ import logging
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.shared_texts import SharedText, SharedTexts
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
-from rlm_jupyter.types.values import PacksContext, is_same
+from rlm_jupyter.types.values import PacksContext
 
 log = logging.getLogger(__name__)
 _NAME = "context_"
@@ -32,6 +32,8 @@ class Contexts:
         """Return the same for a fork of the kernel, which has them."""
         copied = Contexts(self._shared)
         copied._given = self._given.copy()
+        for text in self._taken:
+            copied.expect(text.context)
         return copied
 
     def named(self, name: object) -> tuple[PacksContext, str] | None:
@@ -50,16 +52,20 @@ class Contexts:
 
     def expect(self, context: PacksContext) -> SharedText | None:
         """Have a large text ready for when it is given; return what shares it, where that is possible."""
-        found = next((text for text in self._taken if is_same(text.context, context)), None)
-        if found is None and self._shared is not None and (found := self._shared.take(context)) is not None:
+        if self._shared is None:
+            return None
+        found = next((text for text in self._taken if text.is_of(context)), None)
+        if found is None and (found := self._shared.take(context)) is not None:
             self._taken.append(found)
         return found
 
     def release(self) -> None:
-        """Need no shared text any more. A second time does nothing."""
-        taken, self._taken = self._taken, []
-        for text in taken:
-            self._shared.leave(text)  # type: ignore[union-attr]  # what was taken was taken there
+        """Need no shared text any more, and take none. A second time does nothing."""
+        shared, taken = self._shared, self._taken
+        self._shared, self._taken = None, []
+        if shared is not None:
+            for text in taken:
+                shared.leave(text)
 
     async def give(self, connection: Connection, context: PacksContext) -> None:
         """Make it `context`; the first is `context_0` too, the next `context_1`, and so on.
@@ -85,19 +91,23 @@ class Contexts:
         self._given.append(context)
 
     async def _share(self, connection: Connection, context: PacksContext, name: str) -> bool:
-        """Let the kernel have a text that others have, too; return whether that was possible."""
-        shared = self.expect(context)
-        form = None if shared is None else await shared.pass_to(connection.process.pass_text)
-        if form is None:
+        """Let the kernel have a text that others have, too; return whether that was possible.
+
+        Where it was not, it is no other time: neither is a text kept for it then.
+        """
+        if (shared := self.expect(context)) is None:
             return False
-        try:
-            await connection.request("rlm_context", {"name": name, "kind": "shared", "form": form})
-        except KernelDiedError:
-            raise
-        except KernelError as error:
-            log.info("The text is sent to the kernel: %s", error)
-            return False
-        return True
+        if (form := await shared.pass_to(connection.process.pass_text)) is not None:
+            try:
+                await connection.request("rlm_context", {"name": name, "kind": "shared", "form": form})
+            except KernelDiedError:
+                raise
+            except KernelError as error:
+                log.info("Texts are sent to the kernel: %s", error)
+            else:
+                return True
+        self.release()
+        return False
 
     async def give_again(self, connection: Connection) -> None:
         """Give a new kernel what the one before it had; where one fails, the next kernel is given all again.

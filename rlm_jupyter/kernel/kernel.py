@@ -70,7 +70,7 @@ class Kernel:
         self.forks: Forks[Kernel] = Forks(self, insurance=insurance)
         """Its sleeping forks: for when it dies, for an undo, for branches."""
         self._fork_lock = asyncio.Lock()
-        """Held while it is forked: no cell may begin."""
+        """Held while it is forked, or given a context: no cell may begin."""
         self.user_cell_lock = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
@@ -163,7 +163,7 @@ class Kernel:
         try:
             await other._connection.come_up()
         except BaseException:
-            await run_to_completion(other._owned_templates.close)
+            await run_to_completion(other._release)
             raise
         return other
 
@@ -234,7 +234,7 @@ class Kernel:
         ContextError
             The kernel can't load it; the text says why.
         """
-        async with self._fork_lock:  # both need the kernel's other channel
+        async with self._fork_lock:
             await self._contexts.give(self._connection, context)
 
     def _context_named(self, name: object) -> tuple[PacksContext, str] | None:
@@ -446,7 +446,8 @@ class Kernel:
         await run_to_completion(self.end_process)
         await self._connect()
         try:
-            await self._contexts.give_again(self._connection)
+            async with self._fork_lock:
+                await self._contexts.give_again(self._connection)
             await self.set_tools(self._tools)
             if self._has_outputs:
                 await self.open_outputs()
@@ -463,8 +464,10 @@ class Kernel:
         try:
             await self.forks.drop_all()
         finally:
-            await self.end_process()
-            await self._release()
+            try:
+                await self.end_process()
+            finally:
+                await self._release()
 
     async def end_process(self) -> None:
         """Cancel what is open and end the process; its forks stay alive."""

@@ -32,7 +32,7 @@ Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def fork_live(
-    parent: SupervisedProcess, ask: Callable[[], Awaitable[dict[str, Any]]], paths: Sequence[str]
+    parent: SupervisedProcess, ask: Callable[[int], Awaitable[dict[str, Any]]], paths: Sequence[str]
 ) -> SupervisedProcess:
     """Have a kernel forked.
 
@@ -41,7 +41,7 @@ async def fork_live(
     parent
         The kernel's process.
     ask
-        Puts the request for it to the kernel.
+        Puts the request for it to the kernel, with the number of what was passed for it.
     paths
         Where the sockets of the fork are: shell, control, iopub.
 
@@ -63,8 +63,7 @@ async def fork_live(
         try:
             async with asyncio.timeout(_SECONDS):
                 fds = [*(each.fileno() for each in sockets), their_forks.fileno(), life]
-                socket.send_fds(parent.fork_channel, [b"fork"], fds)
-                answer = await ask()
+                answer = await ask(parent.pass_files(fds))
                 if answer.get("refused"):
                     raise ForkRefusedError(_in_a_line(str(answer["refused"])))
                 theirs.close()

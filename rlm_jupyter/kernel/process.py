@@ -152,7 +152,7 @@ class KernelProcess:
             connected = KernelProcess(km, directory)
             paths = [connected.url(channel).removeprefix("ipc://") for channel in ("shell", "control", "iopub")]
             request = {"key": km.session.key.decode(), "paths": paths, "sleeps": sleeps}
-            process = await fork_live(parent, lambda: ask(request), paths)
+            process = await fork_live(parent, lambda passed: ask(request | {"passed": passed}), paths)
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             # what bounds the number of its processes holds for those of its parent as well
             forked = ForkedKernel(directory, dict(km.get_connection_info()), process)
@@ -193,9 +193,11 @@ class KernelProcess:
         found: SupervisedProcess | None = self._provisioner.supervised
         return found
 
-    def pass_text(self, file: int) -> bool:
-        """Send the kernel a descriptor, that of a text; return whether that is possible."""
-        return (supervised := self.supervised) is not None and supervised.pass_text(file)
+    def pass_text(self, file: int) -> int | None:
+        """Send the kernel a descriptor, that of a text; return its number, `None` where that is not possible."""
+        with contextlib.suppress(OSError):
+            return None if self.supervised is None else self.supervised.pass_files([file])
+        return None
 
     @property
     def pid(self) -> int:

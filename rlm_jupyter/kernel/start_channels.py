@@ -76,6 +76,7 @@ class StartChannels:
 def fork_channel() -> tuple[socket.socket, socket.socket]:
     """Return our end, which takes nothing, and that of a kernel: code of a model's may get hold of it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)  # it may read nothing of what it is sent
     ours.shutdown(socket.SHUT_RD)
     return ours, theirs
 

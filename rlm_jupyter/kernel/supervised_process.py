@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.supervisor_process import process_number
@@ -28,7 +29,7 @@ class SupervisedProcess:
     pidfd
         Of it.
     fork_channel
-        Where forks of it, once it lives, are asked for, and texts are passed to it.
+        Where files are passed to it: the sockets of a fork, and texts.
     life
         A pipe that it ends with, where it is such a fork itself.
     """
@@ -41,6 +42,7 @@ class SupervisedProcess:
         self.supervisor, self.number = supervisor, number
         self.fork_channel = fork_channel
         self._pidfd, self._life = pidfd, life
+        self._passed = 0
         self.pid, self.kernel_pid = supervisor.pid, process_number(pidfd)
         self.returncode: int | None = None
 
@@ -83,13 +85,17 @@ class SupervisedProcess:
         with contextlib.suppress(OSError):  # it is gone
             self.fork_channel.send(b"wake")
 
-    def pass_text(self, file: int) -> bool:
-        """Send the kernel a descriptor, that of a text; return whether that was possible."""
-        try:
-            socket.send_fds(self.fork_channel, [b"text"], [file], socket.MSG_DONTWAIT)
-        except OSError:  # it is gone, or does not read what it is sent
-            return False
-        return True
+    def pass_files(self, files: Sequence[int]) -> int:
+        """Send the kernel these descriptors; return the number that the request for which they are is to name.
+
+        Raises
+        ------
+        OSError
+            It is gone, or does not read what it is sent.
+        """
+        self._passed += 1
+        socket.send_fds(self.fork_channel, [str(self._passed).encode()], files)
+        return self._passed
 
     def terminate(self) -> None:
         """End the kernel and all that it has started."""

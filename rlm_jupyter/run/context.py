@@ -140,6 +140,11 @@ class Context:
             self._info = self._info.result()
         return self._info
 
+    @property
+    def is_described(self) -> bool:
+        """Whether `info` is there already."""
+        return not isinstance(self._info, Future) or self._info.done()
+
     async def described(self) -> None:
         """Wait until `info` is there."""
         if isinstance(self._info, Future):

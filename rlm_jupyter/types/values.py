@@ -245,6 +245,8 @@ class PackedContext:
         """How many bytes it has."""
         return sum(memoryview(buffer).nbytes for buffer in self.buffers)
 
+    is_described = True  # `PacksContext`
+
     def packed(self) -> PackedContext:
         """Return itself (`PacksContext`)."""
         return self
@@ -275,6 +277,11 @@ class PacksContext(Protocol):
     @property
     def info(self) -> ContextInfo:
         """What it is, and how it is found again; a large text may have to be read through first."""
+        ...
+
+    @property
+    def is_described(self) -> bool:
+        """Whether `info` is there."""
         ...
 
     def text(self) -> str | None:

@@ -37,11 +37,11 @@ from zmq.utils.garbage import gc as zmq_garbage
 
 from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.guest.fork_obstacles import Inventory, RefusedError
+from rlm_jupyter.kernel.guest.passed_files import PassedFiles
 
 _FDS = 5
 """Sockets of shell, control and iopub, which listen; where forks of the fork are asked for; what it ends with."""
 _MOST_BYTES = 64
-_WAIT_SECONDS = 5.0
 _LOOKS, _LOOK_SECONDS = 50, 0.005
 """How often it is looked whether the cell before is quite over."""
 _SCORE = Path("/proc/self/oom_score_adj")
@@ -62,8 +62,7 @@ class SelfFork:
 
     def __init__(self, app: Any, channel: int) -> None:
         self._app = app
-        self._channel = socket.socket(fileno=channel)
-        self._channel.set_inheritable(False)
+        self._files = PassedFiles(channel)
         self._inventory = Inventory(app, channel)
         self._left: list[Any] = []
         """What was the parent's: never to be finalized, as the numbers of its descriptors are others' by now."""
@@ -78,11 +77,11 @@ class SelfFork:
         """Fork as soon as no cell runs (control thread)."""
         self._app.kernel.io_loop.add_callback(self._begin, message, _LOOKS)
 
-    def text(self, **form: Any) -> str:
-        """Return the text of this form (`mapped`) that the host has passed (control thread)."""
+    def text(self, *, passed: int, **form: Any) -> str:
+        """Return the text of this form (`mapped`) that the host has passed with this number (control thread)."""
         from rlm_jupyter.kernel.guest.mapped_text import mapped  # few kernels have a large text
 
-        [file] = self._receive(b"text")
+        [file] = self._files.take(passed)
         try:
             return mapped(file, **form)
         finally:
@@ -103,7 +102,7 @@ class SelfFork:
         content: dict[str, Any] = {}
         fds: list[int] = []
         try:
-            fds = self._receive(b"fork")
+            fds = self._files.take(message.content["passed"])
             if self._is_busy():
                 raise RefusedError("a cell is running")
             if len(fds) != _FDS:
@@ -126,18 +125,6 @@ class SelfFork:
     def _is_busy(self) -> bool:
         lock: asyncio.Lock | None = getattr(self._app.kernel, "_main_asyncio_lock", None)
         return lock is not None and lock.locked()
-
-    def _receive(self, wanted: bytes) -> list[int]:
-        """Return the descriptors that were sent for this; those of what came to nothing are closed."""
-        self._channel.settimeout(_WAIT_SECONDS)
-        while True:
-            message, fds, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, _FDS)
-            if message in {wanted, b""}:
-                for fd in fds:
-                    os.set_inheritable(fd, False)
-                return fds
-            for fd in fds:
-                os.close(fd)
 
     def _fork(self, asked: dict[str, Any], fds: list[int]) -> bool:
         """Fork; return whether this is the fork.
@@ -188,7 +175,7 @@ class SelfFork:
             self._tell_and_sleep(channel, sleeps=asked["sleeps"])
             self._leave(set(fds) | {told})
             self._renew(asked, sockets)
-            self._channel = socket.socket(fileno=channel)
+            self._files = PassedFiles(channel)
             self._inventory.renew(channel, {*fds, told})
             random.setstate(state)  # now: to find a port takes random numbers
         except BaseException:  # noqa: BLE001  never on with another kernel's connection
@@ -208,13 +195,13 @@ class SelfFork:
         threads = (app.iopub_thread, app.control_thread)
         services = [thread.io_loop for thread in threads]
         sockets = (app.context, app.shell_socket, app.control_socket, app.stdin_socket, app.debug_shell_socket)
-        self._left += [threads, services, sockets, kernel.shell_stream, kernel.control_stream, self._channel]
+        self._left += [threads, services, sockets, kernel.shell_stream, kernel.control_stream, self._files]
         owned = self._inventory.connection()  # before the first of them is closed
         for one in (*(service.asyncio_loop for service in services), loop):
             one._selector.close()  # the descriptor alone: what is registered there is the parent's, too
             one._ssock.close()
             one._csock.close()
-        self._channel.close()
+        self._files.channel.close()
         for fd in owned - kept:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -307,9 +307,9 @@ async def test_a_shut_off_kernel_gets_no_way_out_by_being_forked() -> None:
             "import gc, os, socket, stat\n"
             "forks = next(one for one in gc.get_objects() if type(one).__name__ == 'SelfFork')\n"
             "seen = []\n"
-            "def receive(wanted, _taken=forks._receive):\n"
-            "    fds = _taken(wanted); seen.extend((stat.S_IFMT(os.fstat(fd).st_mode), os.path.isdir(f'/proc/self/fd/{fd}/..')) for fd in fds); return fds\n"
-            "forks._receive = receive; del gc"
+            "def receive(number, _taken=forks._files.take):\n"
+            "    fds = _taken(number); seen.extend((stat.S_IFMT(os.fstat(fd).st_mode), os.path.isdir(f'/proc/self/fd/{fd}/..')) for fd in fds); return fds\n"
+            "forks._files.take = receive; del gc"
         )
         await kernel.execute(steal)
         fork = await kernel.fork(Answerer())

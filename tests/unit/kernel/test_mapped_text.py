@@ -17,7 +17,7 @@ from rlm_jupyter.kernel import shared_texts
 from rlm_jupyter.kernel.guest import mapped_text
 from rlm_jupyter.kernel.guest.mapped_text import mapped
 from rlm_jupyter.kernel.shared_texts import SharedText
-from rlm_jupyter.run.context import pack
+from rlm_jupyter.run.context import Context, pack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="texts are shared on Linux")
 
@@ -26,10 +26,11 @@ TEXTS = st.one_of(
 )
 
 
-def shared(value: str) -> str:
+def shared(value: str, *, is_packed: bool = True) -> str:
     """Return a text as a kernel has it that it is shared with."""
-    text = SharedText(pack(value))
+    text = SharedText(pack(value) if is_packed else Context(value))
     written = text._written.result()
+    assert written is not None
     made = mapped(written.file, written.length, written.width, is_ascii=written.is_ascii)
     text.close()
     return made
@@ -69,10 +70,11 @@ def test_its_size_is_that_of_another_and_it_is_not_changed_in_its_place(value: s
 
 
 def test_pieces_of_a_text_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_texts, "_PIECE_CHARS", 3)
+    monkeypatch.setattr(shared_texts, "_PIECE", 3)
     monkeypatch.setattr(shared_texts, "_PIECE_BYTES", 3)
     for value in ("abcdefgh", "abcdefgé", "abcdefé€", "abé€de\U0001f600\udfffg", "\ud83d\ude00" * 4, "abc" * 3):
         assert shared(value) == value
+        assert shared(value, is_packed=False) == value
 
 
 @pytest.mark.parametrize(
