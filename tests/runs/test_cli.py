@@ -634,6 +634,7 @@ def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
     assert any(re.fullmatch(r"ended   answered     Who.*…  Ada.*…", line) for line in lines), lines
     empty = cli("list", "nowhere")
     assert (empty.out, empty.err, empty.code) == ("", "No runs in nowhere.\n", 0)
+    assert cli("list", ".").err == f"No runs in {Path.cwd()}.\n"
 
 
 def test_why_a_run_ended_is_the_same_everywhere() -> None:

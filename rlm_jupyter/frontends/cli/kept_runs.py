@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import terminal
@@ -27,10 +28,11 @@ def prompts_named(run: str | None) -> list[RunFiles]:
 
 
 def folder_of(args: Namespace) -> str:
-    """Return the folder whose runs a command is about."""
+    """Return the folder whose runs a command is about, as it may stand before a full stop."""
     from rlm_jupyter.record import store
 
-    return str(args.folder or store.FOLDER)
+    folder = str(args.folder or store.FOLDER)
+    return str(Path(folder).resolve()) if folder.endswith(".") else folder
 
 
 def state_of(files: RunFiles, ended: RunEnded | None) -> str:

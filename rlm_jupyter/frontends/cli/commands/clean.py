@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
     if kept:
         terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or interrupted).")
     if not chosen:
-        terminal.say(f"Nothing to delete in {_shown(args)}.")
+        terminal.say(f"Nothing to delete in {folder_of(args)}.")
         return ANSWERED
     for run in chosen:
         size, own = footprint.size(run.files), footprint.freed([run.files])
@@ -55,7 +55,7 @@ def run(args: Namespace) -> int:
         terminal.say(f"  {run.files.name}  {size / 1e6:.1f} MB{shared}")
     # what only these share goes with the last of them
     freed = footprint.freed(run.files for run in chosen) / 1e6
-    what = f"{terminal.count(len(chosen), 'run')} ({freed:.1f} MB) in {_shown(args)}"
+    what = f"{terminal.count(len(chosen), 'run')} ({freed:.1f} MB) in {folder_of(args)}"
     if not args.yes and not _confirmed(f"Delete {what}? [y/N] "):
         terminal.say("Nothing was deleted.")
         return FAILED
@@ -64,12 +64,6 @@ def run(args: Namespace) -> int:
             terminal.say(f"Kept: {path}, which the run has not written, or not as it is now.")
     terminal.say(f"Deleted {what}.")
     return ANSWERED
-
-
-def _shown(args: Namespace) -> str:
-    """Return the folder, as it may stand before a full stop."""
-    folder = folder_of(args)
-    return str(Path(folder).resolve()) if folder.endswith(".") else folder
 
 
 def _is_over(run: RunSummary) -> bool:
