@@ -55,6 +55,7 @@ from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 
 if TYPE_CHECKING:  # what a plain run needs nothing of is loaded where it is used
+    from rlm_jupyter.kernel.process import KernelProcess
     from rlm_jupyter.policies.reward import RewardFunction
     from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
     from rlm_jupyter.replay.recorded_session import RecordedSession
@@ -272,23 +273,31 @@ class RLM(FromRecord, InBatches):
     def warm(self) -> None:
         """Start in the background what the next run's kernel is forked from, so that it need not wait for that.
 
-        It waits for nothing but its own imports, and does nothing where kernels are not forked (`warm=False`,
-        `kernel=…`, macOS, Windows). The process takes 30 MB and ends with this one, or after ten minutes in which
-        nobody has used it; a kernel of it waits for the next run, five minutes at most, and takes another 15 MB.
+        It waits for nothing but its own imports, and does nothing with `warm=False`, `kernel=…` or in containers.
+        The process takes 30 MB and ends with this one, or after ten minutes in which nobody has used it; a kernel of it
+        waits for the next run, five minutes at most, and takes another 15 MB. Where kernels are not forked (macOS,
+        Windows), one waits that was started, and takes 35 MB.
 
         Raises
         ------
         ConfigurationError, KernelStartError
             No kernel could be started.
         """
-        from rlm_jupyter.kernel.templates import Templates, are_possible
+        from rlm_jupyter.kernel.templates import Templates
 
         settings = self._settings
-        if not (settings.forks_kernels and are_possible()):
+        if not settings.forks_kernels:
             return
         templates = Templates(settings.preload)
         sandbox = settings.sandbox.chosen()
-        templates.warm(templates.environment(settings.kernel_name, settings.cwd or here(), None, sandbox))
+        environment = templates.environment(settings.kernel_name, settings.cwd or here(), None, sandbox)
+
+        async def start() -> KernelProcess:
+            from rlm_jupyter.kernel.process import KernelProcess  # it takes longer than all else here
+
+            return await KernelProcess.anew(environment)
+
+        templates.warm(environment, start)
         import rlm_jupyter.run.background_session  # noqa: F401  the next run's first need, while that process starts
 
     def _warm_while_importing(self) -> None:

@@ -111,6 +111,11 @@ class ForkedKernel:
     """What stands in its connection file."""
     process: SupervisedProcess
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone."""
+        return self.process.poll() is not None
+
     async def hold(self, processes: int | None) -> None:
         """Bound the number of processes inside its sandbox; `None`: there is none.
 

@@ -22,7 +22,7 @@ from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.command import guest_command
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
-from rlm_jupyter.kernel.forking import ForkedKernel, Forking, TemplateError
+from rlm_jupyter.kernel.forking import ForkedKernel, Forking, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
@@ -30,6 +30,7 @@ from rlm_jupyter.kernel.sandbox.undumpable import hide
 from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.templates import Templates
+from rlm_jupyter.types.detached import in_thread
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
 from rlm_jupyter.types.here import here
 
@@ -97,7 +98,17 @@ class KernelProcess:
                 for template in templates.usable(wanted):
                     with templates.noting(template):
                         return await cls._forked(template)
+            if (ready := await templates.waiting(wanted, lambda: cls.anew(wanted))) is not None:
+                return ready
         return await cls._started(kernel_name, where, environment, sandbox)
+
+    @classmethod
+    async def anew(cls, environment: KernelEnvironment) -> KernelProcess:
+        """Start the guest application for a kernel of this environment; raises as `launch`."""
+        hide()
+        return await cls._started(
+            environment.kernel_name, environment.cwd, dict(environment.variables), environment.sandbox
+        )
 
     @classmethod
     async def _started(
@@ -244,6 +255,20 @@ class KernelProcess:
         """Take away what only the kernel's start needed, before any cell runs."""
         await self._provisioner.hold()
         self._directory.seal()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone."""
+        return self._provisioner.exit_code() is not None
+
+    def end(self) -> None:
+        """End the process of a kernel that nobody is connected to. Wait until it is gone, for a few milliseconds."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self.kill())
+        else:
+            in_thread(lambda: asyncio.run(self.kill()), "rlm_jupyter kernel").result()
 
     @property
     def stderr_tail(self) -> str:

@@ -19,7 +19,7 @@ from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.forking import ForkedKernel, Forking, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
-from rlm_jupyter.kernel.ready_kernel import ReadyKernel
+from rlm_jupyter.kernel.ready_kernel import IDLE_SECONDS, ReadyKernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 
 _END_SECONDS = 10.0
@@ -63,7 +63,7 @@ class Template(Forking):
                 )
 
         self._started = by_a_thread_of_its_own(start, launcher.keep)
-        self._ready: ReadyKernel | None = None
+        self._ready: ReadyKernel[ForkedKernel] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -92,7 +92,7 @@ class Template(Forking):
                 return
             if self._ready is not None:
                 self._ready.discard()
-            self._ready = ReadyKernel(self)
+            self._ready = ReadyKernel(self.environment, lambda: self.kernel(IDLE_SECONDS))
 
     def drop_ready(self) -> None:
         """End the kernel that waits; returns at once."""
@@ -108,7 +108,7 @@ class Template(Forking):
                 return waiting
         return await super().kernel(idle_seconds)
 
-    def _take_ready(self) -> ReadyKernel | None:
+    def _take_ready(self) -> ReadyKernel[ForkedKernel] | None:
         with self._closing:
             ready, self._ready = self._ready, None
         return ready

@@ -1,4 +1,7 @@
-"""`TemplatePool`: the templates of this process that no run has to itself, and what is known of those that failed."""
+"""`TemplatePool`: the templates of this process that no run has to itself, and what is known of those that failed.
+
+Where none can be, the one kernel that waits for the next run.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ import contextlib
 import os
 import threading
 import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from rlm_jupyter.kernel.forking import KernelEnvironment
+from rlm_jupyter.kernel.ready_kernel import K, ReadyKernel
 from rlm_jupyter.kernel.template import Template
 
 ATTEMPTS = 2
@@ -31,6 +37,8 @@ class TemplatePool:
         self.spare: dict[KernelEnvironment, Template] = {}
         """Inside sandboxes, for runs to come."""
         self.claimed: set[Template] = set()
+        self.launched: ReadyKernel[Any] | None = None
+        """A kernel that is started anew, and waits for the next run: no template gives one."""
         self.failures: dict[KernelEnvironment, int] = {}
         self.problems: dict[KernelEnvironment, str] = {}
         self.runs: weakref.WeakSet[object] = weakref.WeakSet()
@@ -49,8 +57,11 @@ class TemplatePool:
             with self.lock:
                 templates = [*self.shared.values(), *self.spare.values(), *self.claimed]
                 self.shared, self.spare, self.claimed = {}, {}, set()
+                launched, self.launched = self.launched, None
             for template in templates:
                 template.close()
+            if launched is not None:
+                launched.close()
 
 
 _pool = TemplatePool()
@@ -103,6 +114,32 @@ def make_ready(pool: TemplatePool, template: Template) -> None:
             other.drop_ready()
     with contextlib.suppress(RuntimeError):  # no thread can be started, or none any more: the next run waits longer
         template.make_ready()
+
+
+def launch_ready(
+    pool: TemplatePool, environment: KernelEnvironment, start: Callable[[], Coroutine[Any, Any, K]]
+) -> None:
+    """Have a kernel wait for the next run that is started anew, where no run is under way; there is one at a time."""
+    with pool.lock:
+        if pool.runs or not pool.has_next_run or not _has_memory():
+            return
+        if (waits := pool.launched) is not None:
+            if waits.environment == environment and not waits.is_spent:
+                return
+            waits.discard()
+        pool.launched = None
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the next run waits longer
+            pool.launched = ReadyKernel(environment, start, expires=True)
+
+
+def take_launched(pool: TemplatePool, environment: KernelEnvironment) -> ReadyKernel[Any] | None:
+    """Return what waits for a run of this environment."""
+    with pool.lock:
+        waits = pool.launched
+        if waits is None or waits.environment != environment:
+            return None
+        pool.launched = None
+        return waits
 
 
 def _has_memory() -> bool:

@@ -12,11 +12,13 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
+from rlm_jupyter.kernel.ready_kernel import K
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shared_texts import SharedTexts
 from rlm_jupyter.kernel.shield import in_a_thread
@@ -69,6 +71,8 @@ class Templates:
         """Inside sandboxes: of this run alone, or those that it has of the group."""
         self._shared: KernelEnvironment | None = None
         """Of the last kernel without a sandbox."""
+        self._anew: tuple[KernelEnvironment, Callable[[], Coroutine[Any, Any, Any]]] | None = None
+        """Of the last kernel that was started anew, as none could be forked, and how."""
         self._leases: set[Lease] = set()
         self._is_closed = False
         self.texts = SharedTexts()
@@ -83,10 +87,41 @@ class Templates:
         """Return what a template for such a kernel has to be like."""
         return KernelEnvironment.of(kernel_name, cwd, variables, sandbox, self._preload)
 
-    def warm(self, environment: KernelEnvironment) -> None:
-        """Start a template in the background, where none is there; it is the next run's, where it is shut off."""
-        if self._are_used and are_possible():
+    def warm(self, environment: KernelEnvironment, start: Callable[[], Coroutine[Any, Any, K]] | None = None) -> None:
+        """Start a template in the background, where none is there; it is the next run's, where it is shut off.
+
+        Parameters
+        ----------
+        start
+            Starts a kernel anew: where none can be forked, one waits for the next run. Default: none does.
+        """
+        if start is not None and self._can_wait(environment):
+            template_pool.launch_ready(template_pool.current(), environment, start)
+        elif self._are_used and are_possible():
             template_pool.warm(template_pool.current(), environment)
+
+    async def waiting(self, environment: KernelEnvironment, start: Callable[[], Coroutine[Any, Any, K]]) -> K | None:
+        """Return a kernel that was started before it was asked for, where none can be forked; `None`: there is none.
+
+        Parameters
+        ----------
+        start
+            As for `warm`: when this run is over, one waits for the next.
+        """
+        if not self._can_wait(environment):
+            return None
+        pool = template_pool.current()
+        with pool.lock:
+            if not self._is_closed:
+                pool.runs.add(self)
+        self._anew = environment, start
+        ready = template_pool.take_launched(pool, environment)
+        return None if ready is None else await ready.take()
+
+    def _can_wait(self, environment: KernelEnvironment) -> bool:
+        """Return whether a kernel of this environment may wait that no template gives."""
+        is_wanted = self._are_used and os.environ.get(VARIABLE) != "0"
+        return is_wanted and (not are_possible() or template_pool.current().gave_up(environment))
 
     def usable(self, environment: KernelEnvironment) -> Iterator[Template]:
         """Yield a template, and another one where that has failed; none, where that is of no use."""
@@ -145,6 +180,12 @@ class Templates:
             yield
         finally:
             template_pool.leave(pool, self, self._shared, *self._own)
+            self._launch_next()
+
+    def _launch_next(self) -> None:
+        """Start the kernel of the next run, where none could be forked for this one."""
+        if self._anew is not None:
+            template_pool.launch_ready(template_pool.current(), *self._anew)
 
     def lease(self) -> Lease:
         """Return what keeps them there also when they are closed, until it is."""
@@ -167,6 +208,7 @@ class Templates:
         if self._leases:
             return
         template_pool.leave(pool, self, self._shared)
+        self._launch_next()
         templates, self._own = list(self._own.values()), {}
         for template in templates:
             if self._group is not None:

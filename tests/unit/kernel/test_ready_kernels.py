@@ -153,7 +153,7 @@ async def test_one_whose_folder_is_another_by_now_is_not_taken(tmp_path: Path) -
 async def test_one_that_nobody_takes_ends_and_one_that_is_taken_does_not(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready_kernel, "_IDLE_SECONDS", 2)
+    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 2)
     async with run(sandbox):
         pass
     process = await one()
@@ -168,16 +168,16 @@ async def test_one_that_nobody_takes_ends_and_one_that_is_taken_does_not(
 
 
 async def test_one_that_has_ended_makes_room_for_another(monkeypatch: pytest.MonkeyPatch, pool: TemplatePool) -> None:
-    monkeypatch.setattr(ready_kernel, "_IDLE_SECONDS", 1)
+    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 1)
     chosen = Templates()
     wanted = chosen.environment(None, Path.cwd(), None, Sandbox("none"))
     chosen.warm(wanted)
     process = await one()
     [template] = ready(pool)
     assert template._ready is not None
-    folder = template._ready._forked.result().directory.path
+    folder = template._ready._made.result().directory.path
     assert not psutil.wait_procs([process], timeout=_SECONDS)[1]
-    monkeypatch.setattr(ready_kernel, "_IDLE_SECONDS", 300)
+    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 300)
     async with asyncio.timeout(_SECONDS):
         while folder.exists():
             chosen.warm(wanted)
@@ -196,7 +196,7 @@ async def test_one_that_is_discarded_before_it_is_there_leaves_nothing(
     assert waits is not None
     assert not waits.is_there
     template.drop_ready()
-    kernel = waits._forked.result(_SECONDS)
+    kernel = waits._made.result(_SECONDS)
     async with asyncio.timeout(_SECONDS):
         while kernel.directory.path.exists():
             await asyncio.sleep(0.01)
@@ -207,7 +207,7 @@ async def test_one_that_is_discarded_before_it_is_there_leaves_nothing(
 def test_a_run_has_its_answer_where_no_thread_can_be_started_for_it(
     is_kept: bool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(template: object) -> None:
+    def none(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("rlm_jupyter.kernel.template.ReadyKernel", none)
@@ -393,7 +393,7 @@ async def test_what_was_wrong_when_it_was_forked_is_no_matter_of_a_later_run(
         [template] = ready(pool)
         assert template._ready is not None
         with pytest.raises(KernelStartError, match="No space left"):
-            template._ready._forked.result(_SECONDS)
+            template._ready._made.result(_SECONDS)
     async with run(Sandbox("none"), chosen) as kernel:
         assert kernel.is_forked
         assert text_of(await kernel.execute("1 + 1")) == "2"
