@@ -275,8 +275,8 @@ class RLM(FromRecord, InBatches):
 
         It waits for nothing but its own imports, and does nothing with `warm=False`, `kernel=…` or in containers.
         The process takes 30 MB and ends with this one, or after ten minutes in which nobody has used it; a kernel of it
-        waits for the next run, five minutes at most, and takes another 15 MB. Where kernels are not forked (macOS,
-        Windows), one waits that was started, and takes 35 MB.
+        waits for the next run, five minutes at most, and takes another 15 MB. Where kernels are not forked, as on
+        macOS, one waits that was started, and takes 35 MB; on Windows none does.
 
         Raises
         ------

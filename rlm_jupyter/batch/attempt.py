@@ -153,7 +153,7 @@ async def _answer(
     group: TemplateGroup,
 ) -> Result:
     """Resume its run, or begin one."""
-    if found is not None:
+    if found is not None and found.has_context:
         try:
             going_on = Resumption(found.saved, settings, reexecutes_stopped=True, ledger=ledger)
         except ConfigurationError:

@@ -28,6 +28,17 @@ class FoundRun:
         ended = self.saved.trajectory.ended
         return ended is not None and ended.stop_reason not in {"cancelled", "failed"}
 
+    @property
+    def has_context(self) -> bool:
+        """Whether its context is with it: it is kept beside the first records, and a run may be killed in between."""
+        sha256 = self.saved.trajectory.started.context.sha256
+        if not sha256 or self.saved.files.objects.path(sha256).is_file():
+            return True
+        with contextlib.suppress(RecordError):
+            self.saved.context()  # in its notebook, where it is small
+            return True
+        return False
+
 
 def find(folder: Path, name: str) -> FoundRun | None:
     """Return the newest run of this name that can be read; `None`: there is none."""

@@ -9,6 +9,7 @@ import shutil
 import site
 import string
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rlm_jupyter.kernel.directory import not_made
@@ -44,7 +45,12 @@ def passed_on() -> dict[str, str]:
 
 
 def guest_command(
-    kernel_name: str | None, directory: Path, sandbox: Sandbox, *, template: bool = False
+    kernel_name: str | None,
+    directory: Path,
+    sandbox: Sandbox,
+    *,
+    passed: Mapping[str, str] | None = None,
+    template: bool = False,
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """Return what starts the guest, the arguments of its application, and its environment.
 
@@ -56,6 +62,8 @@ def guest_command(
         Its private directory.
     sandbox
         What shuts it off.
+    passed
+        What it gets of this process's environment; default: `passed_on()`.
     template
         Start no kernel, but what kernels are forked from.
 
@@ -64,7 +72,7 @@ def guest_command(
     ConfigurationError
         There is no such kernelspec, or it is none of Python's.
     """
-    env = passed_on() | own_directories(directory, sandbox)
+    env = dict(passed_on() if passed is None else passed) | own_directories(directory, sandbox)
     env |= _LARGE_PAGES | {"PYTHONHASHSEED": "0"}
     argv, arguments = [sys.executable, "-m", _GUEST], ["-f", "{connection_file}"]
     if kernel_name is not None:

@@ -93,7 +93,7 @@ class Contexts:
     async def _share(self, connection: Connection, context: PacksContext, name: str) -> bool:
         """Let the kernel have a text that others have, too; return whether that was possible.
 
-        Where it was not, it is no other time: neither is a text kept for it then.
+        Where it was not, though the kernel lives, it is no other time: no text is kept for it then.
         """
         if (shared := self.expect(context)) is None:
             return False
@@ -106,7 +106,8 @@ class Contexts:
                 log.info("Texts are sent to the kernel: %s", error)
             else:
                 return True
-        self.release()
+        if not connection.process.has_ended:  # the next one may well share it
+            self.release()
         return False
 
     async def give_again(self, connection: Connection) -> None:

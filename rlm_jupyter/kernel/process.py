@@ -55,6 +55,8 @@ class KernelProcess:
         self._directory = directory
         self._fd: int | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._up: Callable[[], None] = lambda: None
+        """Called when it has come up."""
 
     @classmethod
     async def launch(
@@ -98,24 +100,30 @@ class KernelProcess:
                 for template in templates.usable(wanted):
                     with templates.noting(template):
                         return await cls._forked(template)
-            if (ready := await templates.waiting(wanted, lambda: cls.anew(wanted))) is not None:
-                return ready
+            ready: KernelProcess | None = await templates.waiting(wanted)
+            process = ready or await cls.anew(wanted)
+            process._up = lambda: templates.expect_next(wanted, lambda: cls.anew(wanted))
+            return process
         return await cls._started(kernel_name, where, environment, sandbox)
 
     @classmethod
     async def anew(cls, environment: KernelEnvironment) -> KernelProcess:
         """Start the guest application for a kernel of this environment; raises as `launch`."""
         hide()
-        return await cls._started(
-            environment.kernel_name, environment.cwd, dict(environment.variables), environment.sandbox
-        )
+        named, passed = dict(environment.variables), dict(environment.passed)
+        return await cls._started(environment.kernel_name, environment.cwd, named, environment.sandbox, passed)
 
     @classmethod
     async def _started(
-        cls, kernel_name: str | None, where: Path, environment: Mapping[str, str] | None, sandbox: Sandbox
+        cls,
+        kernel_name: str | None,
+        where: Path,
+        environment: Mapping[str, str] | None,
+        sandbox: Sandbox,
+        passed: Mapping[str, str] | None = None,
     ) -> KernelProcess:
         with _private_directory() as directory:
-            argv, arguments, env = guest_command(kernel_name, directory.path, sandbox)
+            argv, arguments, env = guest_command(kernel_name, directory.path, sandbox, passed=passed)
             spec = KernelSpec(argv=[*argv, *arguments], language="python", display_name="rlm")
             km = _manager(spec, directory)
             provisioner = GuestProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
@@ -255,11 +263,12 @@ class KernelProcess:
         """Take away what only the kernel's start needed, before any cell runs."""
         await self._provisioner.hold()
         self._directory.seal()
+        self._up()
 
     @property
     def has_ended(self) -> bool:
         """Whether it is gone."""
-        return self._provisioner.exit_code() is not None
+        return self._provisioner.process is None or self._provisioner.exit_code() is not None
 
     def end(self) -> None:
         """End the process of a kernel that nobody is connected to. Wait until it is gone, for a few milliseconds."""

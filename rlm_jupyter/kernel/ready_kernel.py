@@ -55,11 +55,16 @@ class ReadyKernel(Generic[K]):
         self._folder = identity(environment.cwd)
         self._made: concurrent.futures.Future[K] = concurrent.futures.Future()
         self._made.set_running_or_notify_cancel()
-        threading.Thread(target=self._begin, name="rlm_jupyter kernel", daemon=True).start()
+        self._closing, self._is_closed = threading.Lock(), False
         self._end = threading.Timer(IDLE_SECONDS, self.close)
         if expires:
             self._end.name, self._end.daemon = "rlm_jupyter kernel", True
             self._end.start()
+        try:
+            threading.Thread(target=self._begin, name="rlm_jupyter kernel", daemon=True).start()
+        except BaseException:
+            self._end.cancel()
+            raise
 
     @property
     def is_there(self) -> bool:
@@ -100,7 +105,11 @@ class ReadyKernel(Generic[K]):
         """End it; wait until it is gone. A second time does nothing."""
         self._end.cancel()
         with contextlib.suppress(Exception):  # there was none
-            self._made.result(_END_SECONDS).end()
+            made = self._made.result(_END_SECONDS)
+            with self._closing:
+                if not self._is_closed:
+                    self._is_closed = True
+                    made.end()
 
     def _begin(self) -> None:
         try:

@@ -73,7 +73,11 @@ class SharedText:
             return None
         form = asdict(written)
         # opened anew: a place in the file, and locks, are nobody else's
-        file = os.open(f"/proc/self/fd/{form.pop('file')}", os.O_RDONLY)
+        try:
+            file = os.open(f"/proc/self/fd/{form.pop('file')}", os.O_RDONLY)
+        except OSError as error:  # too many are open
+            log.info("A text is sent to a kernel: %s", error)
+            return None
         try:
             passed = send(file)
         finally:

@@ -133,13 +133,13 @@ def launch_ready(
 
 
 def take_launched(pool: TemplatePool, environment: KernelEnvironment) -> ReadyKernel[Any] | None:
-    """Return what waits for a run of this environment."""
+    """Return what waits for a run of this environment; one of another ends, as it is to see nothing of that run."""
     with pool.lock:
-        waits = pool.launched
-        if waits is None or waits.environment != environment:
-            return None
-        pool.launched = None
-        return waits
+        waits, pool.launched = pool.launched, None
+        if waits is None or waits.environment == environment:
+            return waits
+        waits.discard()
+        return None
 
 
 def _has_memory() -> bool:

@@ -100,27 +100,28 @@ class Templates:
         elif self._are_used and are_possible():
             template_pool.warm(template_pool.current(), environment)
 
-    async def waiting(self, environment: KernelEnvironment, start: Callable[[], Coroutine[Any, Any, K]]) -> K | None:
-        """Return a kernel that was started before it was asked for, where none can be forked; `None`: there is none.
-
-        Parameters
-        ----------
-        start
-            As for `warm`: when this run is over, one waits for the next.
-        """
+    async def waiting(self, environment: KernelEnvironment) -> Any:
+        """Return a kernel that was started before it was asked for, where none can be forked; `None`: there is none."""
         if not self._can_wait(environment):
             return None
         pool = template_pool.current()
         with pool.lock:
             if not self._is_closed:
                 pool.runs.add(self)
-        self._anew = environment, start
         ready = template_pool.take_launched(pool, environment)
         return None if ready is None else await ready.take()
 
+    def expect_next(self, environment: KernelEnvironment, start: Callable[[], Coroutine[Any, Any, K]]) -> None:
+        """Have a kernel wait for the next run, once this one is over; `start` as for `warm`."""
+        if self._can_wait(environment):
+            self._anew = environment, start
+
     def _can_wait(self, environment: KernelEnvironment) -> bool:
-        """Return whether a kernel of this environment may wait that no template gives."""
-        is_wanted = self._are_used and os.environ.get(VARIABLE) != "0"
+        """Return whether a kernel of this environment may wait that no template gives.
+
+        Not on Windows, where nobody could remove the folder that it works in.
+        """
+        is_wanted = self._are_used and os.environ.get(VARIABLE) != "0" and sys.platform != "win32"
         return is_wanted and (not are_possible() or template_pool.current().gave_up(environment))
 
     def usable(self, environment: KernelEnvironment) -> Iterator[Template]:
@@ -209,6 +210,7 @@ class Templates:
             return
         template_pool.leave(pool, self, self._shared)
         self._launch_next()
+        self._anew = None
         templates, self._own = list(self._own.values()), {}
         for template in templates:
             if self._group is not None:

@@ -25,6 +25,8 @@ from rlm_jupyter.types.values import PacksContext, is_same
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_LARGE = 1 << 24
+"""Bytes of a context from which on it is kept when its kernel has it, and not at once."""
 
 
 class Faults(dict[str, None]):
@@ -124,8 +126,10 @@ class Recorder:
         return self.files.notebook.parent.name == CHILDREN
 
     async def _store(self, contexts: Sequence[PacksContext]) -> None:
-        await self._is_under_way.wait()  # a large one would take from the kernel the time that it needs to read it
         for context in contexts:
+            # it would take from the kernel the time that it needs to have it
+            if context.nbytes >= _LARGE or not context.is_described:
+                await self._is_under_way.wait()
             await self.files.store_context(context.packed())
 
     def _begin(self) -> None:

@@ -231,6 +231,27 @@ def test_the_time_of_the_batch_ends_it_and_the_runs_are_resumed() -> None:
     assert len(again.requests) == 3
 
 
+def test_an_item_whose_context_was_not_kept_before_its_host_was_killed_is_begun_anew() -> None:
+    stopped = ScriptedModel(["```repl\nword = context.upper()\n```"], latency=0.1)
+
+    class Waits(Priced):
+        async def complete(self, messages: Sequence[Message], **options: Any) -> Any:
+            if len(messages) > 2:
+                await asyncio.sleep(60)
+            return await self.model.complete(messages, **options)
+
+    word = [{"id": "1", "word": "one"}]
+    assert ask(Waits(stopped), word, batch_max_seconds=5).rows == []
+    [kept] = [each for each in Path("results.jsonl.batch").glob("*.rlm/objects/*") if each.read_bytes() == b"one"]
+    for notebook in Path("results.jsonl.batch").glob("*.ipynb"):
+        notebook.unlink()  # a small one is there, too
+    kept.unlink()
+    result = ask(scripted(), word)
+    assert [(row.answer, row.error) for row in result.rows] == [("ONE", None)]
+    assert str(result.rows[0].path).endswith("-2.ipynb")
+    assert result.tokens > result.rows[0].tokens  # what was spent before is on the bill
+
+
 def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
     ask(scripted())
     before = Path("results.jsonl").read_bytes()

@@ -20,9 +20,10 @@ from rlm_jupyter.kernel.directory import places_in
 
 HOME = "/tmp/home"
 WORK = "/tmp/work"
+"""Where its cells work when the caller's folder is not shown."""
 _KEPT = "/var/tmp"
 """What the system keeps beyond a restart; inside, the same as `/tmp`."""
-"""Where its cells work when the caller's folder is not shown."""
+_BINDS = {"--bind", "--ro-bind", "--ro-bind-try"}
 _NAMESPACES = "--unshare-all --unshare-user --disable-userns --die-with-parent --new-session"
 _SHUT = (*_NAMESPACES.split(), "--cap-drop", "ALL", "--hostname", "sandbox")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -125,7 +126,8 @@ def options(
     shown = cwd is not None and sandbox.shows(cwd) and not template
     words += ["--remount-ro", "/", "--chdir", str(cwd) if shown else WORK]
     # where something of it is shown, such as our own directory, it is a folder that nobody can write to
-    kept = any(word.startswith(f"{_KEPT}/") for word in words)
+    shows = [place for bind, _, place in zip(words, words[1:], words[2:], strict=False) if bind in _BINDS]
+    kept = any(Path(place).is_relative_to(_KEPT) for place in shows)
     begin += ["--dir", _KEPT] if kept else ["--symlink", "/tmp", _KEPT]
     # a process of its own reaps what the kernel leaves; seen from inside it is the parent, and never goes away
     return [*begin, *words, "--setenv", "JPY_PARENT_PID", "1"]

@@ -19,10 +19,15 @@ from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.types.errors import KernelStartError
 from tests.unit.kernel.conftest import Answerer, children
 from tests.unit.kernel.test_kernel import text_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("pool")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="none waits there"),
+    pytest.mark.usefixtures("pool"),
+]
 
 _SECONDS = 20.0
 _ARE_POSSIBLE = templates.are_possible
@@ -130,6 +135,48 @@ async def test_one_that_is_not_what_is_needed_is_not_taken(
     await gone([process_below])
 
 
+async def test_it_has_the_variables_that_its_run_is_to_have(
+    pool: TemplatePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = "import os; os.environ.get('TZ')"
+    monkeypatch.delenv("TZ", raising=False)
+    async with run(Sandbox("none")):
+        monkeypatch.setenv("TZ", "Asia/Tokyo")  # as the run ends
+    process = await waiting(pool)
+    monkeypatch.delenv("TZ")
+    async with run(Sandbox("none")) as kernel:
+        assert kernel._connection.process is process
+        assert text_of(await kernel.execute(look)) == ""
+    process = await waiting(pool)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    async with run(Sandbox("none")) as kernel:
+        assert kernel._connection.process is not process
+        assert text_of(await kernel.execute(look)) == "'Asia/Tokyo'"
+
+
+async def test_where_none_comes_up_none_waits(pool: TemplatePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = Templates()
+    with monkeypatch.context() as patched:
+        patched.setattr("rlm_jupyter.kernel.command._GUEST", "rlm_jupyter.no_such_guest")
+        with pytest.raises(KernelStartError):
+            await Kernel.start(Answerer(), sandbox=Sandbox("none"), templates=chosen)
+    await chosen.close()
+    assert pool.launched is None
+    assert not pool.runs
+
+
+async def test_closed_twice_it_is_started_once(pool: TemplatePool) -> None:
+    chosen = Templates()
+    kernel = await Kernel.start(Answerer(), sandbox=Sandbox("none"), templates=chosen)
+    for _ in range(2):
+        await kernel.close()
+        await chosen.close()
+        if (waits := pool.launched) is not None:
+            pool.launched = None
+            waits.discard()
+    assert pool.launched is None
+
+
 @pytest.mark.parametrize("how", ["memory", "turned off", "anew", "no next run", "they can be forked"])
 async def test_none_waits(how: str, pool: TemplatePool, monkeypatch: pytest.MonkeyPatch) -> None:
     if how == "memory":
@@ -178,18 +225,19 @@ async def test_it_ends_after_its_time_and_with_the_pool(
     await gone(mine)
     assert pool.launched is not None
     assert pool.launched.is_spent
+    assert (await waiting(pool)).has_ended
 
 
 async def test_one_that_can_not_be_started_is_no_matter(pool: TemplatePool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with run(Sandbox("none")):
+    async def fail(environment: object) -> KernelProcess:
+        raise OSError("no room")
 
-        async def fail(environment: object) -> KernelProcess:
-            raise OSError("no room")
-
-        monkeypatch.setattr(KernelProcess, "anew", fail)
-    assert pool.launched is not None
-    with pytest.raises(OSError, match="no room"):
-        await waiting(pool)
+    with monkeypatch.context() as patched:
+        async with run(Sandbox("none")):
+            patched.setattr(KernelProcess, "anew", fail)
+        assert pool.launched is not None
+        with pytest.raises(OSError, match="no room"):
+            await waiting(pool)
     async with run(Sandbox("none")) as kernel:
         assert text_of(await kernel.execute("1 + 1")) == "2"
 

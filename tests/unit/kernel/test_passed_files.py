@@ -12,7 +12,7 @@ import pytest
 
 from rlm_jupyter.kernel.guest.passed_files import PassedFiles
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors are passed on Unix")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are passed on Linux")
 
 
 @pytest.fixture

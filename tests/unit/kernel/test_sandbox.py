@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -174,6 +175,15 @@ async def test_wherever_temporary_files_are_what_is_shown_there_is_seen_and_modu
                 assert run.outputs[-1]["ename"] in {"OSError", "PermissionError"}
             assert (await kernel.execute("import tempfile; tempfile.NamedTemporaryFile()")).status == "ok"
         template_pool.current().close()
+
+
+def test_a_link_into_what_is_kept_leaves_that_as_it_is(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as data:
+        (tmp_path / "link").symlink_to(data)
+        for shown, kept in (("/var/tmp", True), (data, True), (tmp_path / "link", False)):
+            words = bwrap.options(Sandbox("bwrap", read=[shown]), sys.executable, tmp_path / "own", None)
+            both = list(itertools.pairwise(words))
+            assert (("--dir", "/var/tmp") in both, ("/tmp", "/var/tmp") in both) == (kept, not kept)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for others the system counts itself")

@@ -28,7 +28,7 @@ from rlm_jupyter.kernel.shared_texts import SharedTexts
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.run import context as context_module
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.types.errors import ForkRefusedError
+from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError
 from rlm_jupyter.types.utf8 import is_ascii, utf8
 from rlm_jupyter.types.values import PackedContext, SubcallFailure
 from tests.unit.kernel.conftest import Answerer
@@ -295,6 +295,18 @@ async def test_a_kernel_that_reads_nothing_of_what_it_is_passed_holds_up_nobody(
             await kernel.fork(Answerer())
 
 
+async def test_a_kernel_that_dies_before_it_is_given_a_text_is_no_reason_to_share_none() -> None:
+    context, another = Context(text(MB)), Context(text(2 * MB))
+    async with given(Templates(), context, sandbox=Sandbox("none")) as [kernel]:
+        process(kernel).kill()
+        with pytest.raises(KernelDiedError):
+            await kernel.set_context(another)
+        await kernel.restart()
+        await kernel.set_context(another)
+        assert text_of(await kernel.execute(_LOOK)) == seen(text(2 * MB))
+        assert Path(f"/proc/{process(kernel).pid}/maps").read_text().count("memfd:rlm_text") == 2
+
+
 @pytest.mark.skipif(version_info < (7, 4), reason="kernels that live are forked with newer ipykernels")
 async def test_a_fork_keeps_a_text_for_its_children_when_the_kernel_it_came_from_is_gone(sandbox: Sandbox) -> None:
     context, templates = Context(text(MB)), Templates()
@@ -331,7 +343,9 @@ async def test_a_fork_of_a_kernel_has_the_text_too_and_what_was_passed_and_not_t
         await fork.close()
 
 
-@pytest.mark.parametrize("lacks", ["memory", "a channel", "the length", "a kernel that knows how", "the call"])
+@pytest.mark.parametrize(
+    "lacks", ["memory", "a channel", "the length", "a kernel that knows how", "the call", "descriptors"]
+)
 async def test_where_a_text_can_not_be_shared_each_kernel_gets_a_copy(
     lacks: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +359,15 @@ async def test_where_a_text_can_not_be_shared_each_kernel_gets_a_copy(
     elif lacks == "the call":  # as in some builds of Python; bubblewrap needs it, too
         sandbox = Sandbox("none")
         monkeypatch.delattr(os, "memfd_create")
+    elif lacks == "descriptors":
+        opened = os.open
+
+        def full_table(path: Any, *given: Any, **options: Any) -> int:
+            if str(path).startswith("/proc/self/fd/") and given == (os.O_RDONLY,):
+                raise OSError(errno.EMFILE, "too many open files")
+            return opened(path, *given, **options)
+
+        monkeypatch.setattr(os, "open", full_table)
     elif lacks == "a channel":
         monkeypatch.setattr("rlm_jupyter.kernel.process.KernelProcess.pass_text", lambda *_: None)
     elif lacks == "the length":  # the file is shorter than it is said to be
