@@ -126,11 +126,7 @@ class Templates:
 
     def usable(self, environment: KernelEnvironment) -> Iterator[Template]:
         """Yield a template, and another one where that has failed; none, where that is of no use."""
-        while (
-            self._are_used
-            and are_possible()
-            and template_pool.current().failures.get(environment, 0) < template_pool.ATTEMPTS
-        ):
+        while self._are_used and are_possible() and not template_pool.current().gave_up(environment):
             yield self._get(environment)
         self.problem = template_pool.current().problems.get(environment)
 
