@@ -21,7 +21,12 @@ class Surroundings:
             for name, value in vars(builtins).items()
             if name != "input" and callable(value) and getattr(value, "__module__", None) in _PYTHONS
         }
-        self._streams: dict[str, Any] = {"stdout": sys.stdout, "stderr": sys.stderr}
+        self._streams: dict[str, Any] = {}
+        self.note_streams()
+
+    def note_streams(self) -> None:
+        """Put back the streams as they are now."""
+        self._streams = {"stdout": sys.stdout, "stderr": sys.stderr}
 
     def restore(self) -> list[str]:
         """Put back what was replaced or deleted; returns those names."""

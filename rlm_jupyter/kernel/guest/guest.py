@@ -50,10 +50,8 @@ class Guest:
     def __init__(self, kernel: Any, names: ProtectedNames | None = None, wire: type[Wire] = Wire) -> None:
         self._kernel = kernel
         self._shell = kernel.shell
-        self._cells: set[str] = set()
-        self._is_timed = False
-        self._contexts: dict[str, Any] = {}
-        self._restored: list[str] = []
+        self._cells, self._is_timed = set[str](), False
+        self._contexts, self._restored = dict[str, Any](), list[str]()
         self._outer, self._nested = "", 0
         self._outputs: OutputFolder | None = None
         self.on_stop: Callable[[str], None] = lambda cell: None
@@ -91,10 +89,12 @@ class Guest:
         self._shell.events.register("pre_run_cell", self._before_cell)
         self._shell.events.register("post_run_cell", self._after_cell)
 
-    def renew(self) -> None:
-        """Talk, in a fork of the kernel, through its own connection, to whom attaches there."""
+    def renew(self, *, streams: bool = False) -> None:
+        """Talk, in a fork, through the kernel's connection as it is now; with `streams`, print to what is there now."""
         self.wire.renew()
         self.calls.renew()
+        if streams and self._surroundings is not None:
+            self._surroundings.note_streams()
 
     def _watch_compiler(self) -> None:
         """Learn the file name of every cell that the host sends, and of no other code.

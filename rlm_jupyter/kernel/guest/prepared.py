@@ -1,21 +1,23 @@
 """`PreparedApp`: the half of our application that needs no connection, made once by a template and had by each fork.
 
-It is the configuration and the shell, with its magics, its completer and its formatters; sockets, threads, streams and
-the kernel are made by each fork for itself, and so are the folders that IPython keeps files in.
+It is the configuration, and the kernel with its shell, its magics, its completer and its formatters; sockets, threads
+and streams are made by each fork for itself, and so are the folders that IPython keeps files in.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import hmac
 import importlib
+import os
 import sys
+import uuid
 from collections.abc import Awaitable, Coroutine, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ipykernel.compiler import XCachingCompiler
 from IPython.core.application import BaseIPythonApplication
 from IPython.core.profiledir import ProfileDir
 from IPython.paths import get_ipython_dir
@@ -34,6 +36,11 @@ class _EmptyProfile(ProfileDir):
 
     def _mkdir(self, path: str, mode: int | None = None) -> bool:
         return False
+
+    def move(self, location: Path) -> None:
+        """Be the profile at another place; IPython allows none, and it takes five times as long to make one."""
+        self._location_isset = False
+        self.location = str(location)
 
 
 class PreparedApp(BaseIPythonApplication):
@@ -58,13 +65,17 @@ class PreparedApp(BaseIPythonApplication):
                 importlib.import_module(name)
         BaseIPythonApplication.initialize(self, [*argv])
         app: Any = self
-        self._shell = app.kernel_class.shell_class.default_value.instance(
-            parent=self, profile_dir=self.profile_dir, compiler_class=XCachingCompiler
+        self.profile_dir = self._profile = _EmptyProfile(location=app.profile_dir.location, parent=self)
+        app.kernel = app.kernel_class.instance(
+            parent=self, session=app.session, log=self.log, profile_dir=self.profile_dir, user_ns=None
         )
+        shell = app.kernel.shell
         if "StoreMagics" not in app.config:  # that may say that variables are restored
-            self._shell.extension_manager.load_extension("storemagic")
-            self._shell.extension_manager.loaded.add("storemagic")  # or it is looked for again, by its short name
-        self._shell.transform_cell("0\n")  # the patterns of the tokenizer take 10 ms to compile
+            shell.extension_manager.load_extension("storemagic")
+            shell.extension_manager.loaded.add("storemagic")  # or it is looked for again, by its short name
+        shell.transform_cell("0\n")  # the patterns of the tokenizer take 10 ms to compile
+        for pattern in ("*.py", "*.ipy"):  # by which files to run first are looked for
+            fnmatch.filter([], pattern)
         hmac.new(b"", digestmod=hashlib.sha256)  # what OpenSSL looks up for the first one
         for kind in (Mapping, MutableMapping, Awaitable, Coroutine):  # these keep what they have answered
             for its in (str, int, dict, bool, type(None)):
@@ -82,15 +93,11 @@ class PreparedApp(BaseIPythonApplication):
         if not self.is_prepared:
             super().initialize(argv)
             return
+        app: Any = self
         self.ipython_dir = get_ipython_dir()
-        location = Path(self.ipython_dir) / "profile_default"
-        self.profile_dir = _EmptyProfile(location=str(location), parent=self)
-        shell: Any = self._shell
-        shell.ipython_dir, shell.profile_dir, shell.home_dir = self.ipython_dir, self.profile_dir, get_home_dir()
+        self._profile.move(Path(self.ipython_dir) / "profile_default")
+        shell = app.kernel.shell
+        shell.ipython_dir, shell.home_dir = self.ipython_dir, get_home_dir()
+        app.session.session, app.session.pid = str(uuid.uuid4()), os.getpid()
 
-    def adopt(self, kernel: Any) -> None:
-        """Let the shell be this kernel's."""
-        if self.is_prepared:
-            self._shell.parent = self._shell.kernel = kernel
-
-    _shell: Any = None
+    _profile: _EmptyProfile

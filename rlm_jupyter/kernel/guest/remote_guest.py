@@ -14,7 +14,7 @@ from typing import Any
 
 from ipykernel.ipkernel import IPythonKernel
 
-from rlm_jupyter.kernel.guest.app import GuestKernel
+from rlm_jupyter.kernel.guest.guest_kernel import GuestKernel
 from rlm_jupyter.kernel.guest.linked_wire import LinkedWire
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
 

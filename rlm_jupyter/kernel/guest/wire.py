@@ -40,7 +40,8 @@ class Wire:
     def __init__(self, kernel: Any, receive: Receive) -> None:
         self._kernel = kernel
         self._receive = receive
-        self.renew()
+        if kernel.control_stream is not None:  # that of a template has none yet
+            self.renew()
 
     def renew(self) -> None:
         """Take the kernel's control channel as it is now; nobody is attached to it."""
