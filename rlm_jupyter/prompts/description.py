@@ -24,7 +24,7 @@ from rlm_jupyter.types.images import measure, pixels
 Description = tuple[str, tuple[str, ...]]
 """The size, and a line for each part or property."""
 
-_PIECE = 1 << 20
+_PIECE = 1 << 22
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
 _MOST_NAME_CHARS = 80

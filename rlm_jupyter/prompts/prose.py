@@ -43,6 +43,8 @@ _MARKUP = re.compile(
 _LINK = re.compile(
     r"!?\[([^\]\[]{0,200})\]\([^()\s]{0,300}\)|<?https?://\S+|<?[\w.+-]{1,60}@[\w-]{1,60}\.[\w.]{1,60}>?|`[^`]{1,80}`"
 )
+_MAY_LINK = frozenset("[`@:")
+"""One of these is in each link."""
 _PUNCTUATION = ".,;:!?…'\"()[]*_-–—‐‘’“”„«»‹›¿¡،؛؟۔।॥。！？、，；：「」『』（）《》〈〉·~"
 _WORDLIKE = re.compile(
     r"[^\W\d_][^\x00-&(*+,./:-@\[-`{-\x7f]*(?:/[^\W\d_]+)?|[^\W\d_]\.[^\W\d_]|[$€£+-]?\d[\d.,:/%-]*(?:st|nd|rd|th|s)?"
@@ -86,13 +88,18 @@ def _is_plain(line: str, *, has_blocks: bool) -> bool:
     if has_blocks and line.startswith("*"):
         return False
     words = _words(_BULLET.sub("", line, count=1))
-    return sum(bool(_WORDLIKE.fullmatch(word)) for word in words) >= _LEAST_WORDLIKE * max(1, len(words))
+    wordlike = sum((word.isascii() and word.isalpha()) or bool(_WORDLIKE.fullmatch(word)) for word in words)
+    return wordlike >= _LEAST_WORDLIKE * max(1, len(words))
 
 
 def _words(line: str) -> list[str]:
     """Return the words of a line, without the punctuation around them; links are one each."""
-    spaced = _CJK.sub(r" \1 ", _LINK.sub(r" \1x ", line))
-    return [word for piece in re.split(r"\s+|--+|[—–…]", spaced) if (word := piece.strip(_PUNCTUATION))]
+    if not _MAY_LINK.isdisjoint(line):
+        line = _LINK.sub(r" \1x ", line)
+    if not line.isascii():
+        line = _CJK.sub(r" \1 ", line)
+    pieces = line.split() if line.isascii() and "--" not in line else re.split(r"\s+|--+|[—–…]", line)
+    return [word for piece in pieces if (word := piece.strip(_PUNCTUATION))]
 
 
 def _has_sentences(lines: Sequence[str]) -> bool:

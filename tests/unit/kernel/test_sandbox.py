@@ -192,6 +192,7 @@ async def test_roots_processes_are_bounded_before_a_cell_runs_and_nobody_waits_f
     are_used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_bwrap()
+    template_pool.current().close()  # a kernel that waits there was bounded before this test looks
     bounded: list[tuple[int, threading.Thread]] = []
 
     def hold(directory: KernelDirectory, process: int, most: int) -> None:
