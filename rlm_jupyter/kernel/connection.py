@@ -10,8 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, Self
 
 from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage
+from rlm_jupyter.kernel.launch import launched, place_of
 from rlm_jupyter.kernel.process import KernelProcess
-from rlm_jupyter.kernel.start_places import place_of
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ START_SECONDS = 60.0
 _RESTS = (0.25, 1.0)
 """Seconds before a kernel that was killed as it started is launched again."""
 _NUDGE_SECONDS = 0.02
+_GREETED_SECONDS = 1.0
 _UNHEARD_SECONDS = (0.3, 1.0, 3.0)
 """After how long the kernel is told to look for a request that it has said nothing of."""
 
@@ -105,7 +106,7 @@ class Connection:
     @classmethod
     async def _open(cls, launch: Mapping[str, Any], receivers: Mapping[str, Callable[[Any], None]]) -> Self:
         async with place_of(launch):
-            connection = cls(await _launched(launch), **receivers)
+            connection = cls(await launched(launch), **receivers)
             await connection.come_up()
         return connection
 
@@ -119,15 +120,20 @@ class Connection:
         """
         try:
             async with asyncio.timeout(START_SECONDS):
+                self.send_request(self.next_id(), "rlm_greet", {})
                 await self.request("rlm_attach", {})
-                self.send_request(self.next_id(), "kernel_info_request", {})
                 while not self._iopub_open.is_set():
                     # ipykernel 6 says no welcome: ask for status messages until one comes through
                     self._control.send(self._codec.encode("kernel_info_request", {}))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_NUDGE_SECONDS):
                             await self._iopub_open.wait()
-                await self._shell_open.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GREETED_SECONDS):
+                        await self._shell_open.wait()
+                if not self._shell_open.is_set():  # an older guest knows no greeting
+                    self.send_request(self.next_id(), "kernel_info_request", {})
+                    await self._shell_open.wait()
             await self.process.seal()
         except (TimeoutError, KernelDiedError) as error:
             said = self.process.stderr_tail
@@ -288,13 +294,3 @@ class Connection:
                 future.set_result(message)
         elif message.type.startswith("rlm_"):
             self._on_call(message)
-
-
-async def _launched(launch: Mapping[str, Any]) -> KernelProcess:
-    """Start a kernel's process, here or in a container; `launch` has the arguments of `KernelProcess.launch`."""
-    sandbox = launch.get("sandbox")
-    if sandbox is None or not sandbox.is_container:
-        return await KernelProcess.launch(**launch)
-    from rlm_jupyter.kernel.container_process import ContainerProcess  # most kernels are in none
-
-    return await ContainerProcess.run(sandbox, launch.get("cwd"), launch.get("environment"))

@@ -9,11 +9,11 @@ template serves a few at a time.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment
-from rlm_jupyter.kernel.start_places import places
 from rlm_jupyter.kernel.template import Template
 
 _MOST_RUNS = 16
@@ -31,6 +31,15 @@ class _Shared:
     is_failed: bool = False
     """It gives no kernel any more; those that it has given live on."""
     resting: asyncio.TimerHandle | None = None
+
+
+def places() -> asyncio.Semaphore:
+    """Return places for as many kernels as come up at the same time, of one run or one batch; used on one event loop.
+
+    To come up is work for a processor. While one waits, as for its host, others use that; with more than a few, each
+    takes longer, and so do all.
+    """
+    return asyncio.Semaphore((os.cpu_count() or 1) + 1)
 
 
 class TemplateGroup:

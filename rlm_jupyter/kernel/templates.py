@@ -22,9 +22,8 @@ from rlm_jupyter.kernel.ready_kernel import K
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shared_texts import SharedTexts
 from rlm_jupyter.kernel.shield import in_a_thread
-from rlm_jupyter.kernel.start_places import places
 from rlm_jupyter.kernel.template import Template
-from rlm_jupyter.kernel.template_group import TemplateGroup
+from rlm_jupyter.kernel.template_group import TemplateGroup, places
 from rlm_jupyter.types.errors import ConfigurationError
 
 log = logging.getLogger(__name__)

@@ -95,6 +95,13 @@ class GuestKernel(IPythonKernel):
         """Take our own messages before ipykernel's queue, lock and status messages."""
         return None if self.rlm_guest.wire.accepts(msg) else super().dispatch_control(msg)
 
+    async def dispatch_shell(self, msg: Any, *args: Any, **options: Any) -> None:
+        """Answer who looks whether this channel is there; for that, ipykernel would say that it is busy, and idle."""
+        if not self.rlm_guest.wire.greets(msg, self.shell_stream):
+            await super().dispatch_shell(msg, *args, **options)
+        else:
+            self.on_request()
+
     def pre_handler_hook(self) -> None:
         """Serve SIGINT in our way while a shell message is handled."""
         self.on_request()

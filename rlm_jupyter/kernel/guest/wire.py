@@ -82,6 +82,22 @@ class Wire:
             self._receive(message)
         return True
 
+    def greets(self, frames: Sequence[Any], stream: Any) -> bool:
+        """Answer a host that looks whether this channel is there (its thread); `False` leaves the message to ipykernel.
+
+        Parameters
+        ----------
+        frames
+            What came by the channel.
+        stream
+            The channel's.
+        """
+        if not is_ours(frames):
+            return False
+        if (greeting := self._codec.decode(frames)) is not None:
+            stream.send_multipart([*greeting.idents, *self._done(greeting)])
+        return True
+
     def send(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
         """Push a message to the host, from any thread.
 
@@ -99,8 +115,13 @@ class Wire:
 
     def reply(self, request: WireMessage, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
         """Answer a request of the host."""
+        self._post(request.idents, self._done(request, content, buffers))
+
+    def _done(
+        self, request: WireMessage, content: dict[str, Any] | None = None, buffers: Sequence[Frame] = ()
+    ) -> list[Frame]:
         parent = b'{"msg_id": "%s", "msg_type": "%s"}' % (request.id.encode(), request.type.encode())
-        self._post(request.idents, self._codec.encode("rlm_done", content, parent=parent, buffers=buffers))
+        return self._codec.encode("rlm_done", content or {}, parent=parent, buffers=buffers)
 
     def _post(self, idents: Sequence[bytes], frames: Sequence[Frame]) -> None:
         self._outbox.append([*idents, *frames])

@@ -13,6 +13,7 @@ import pandas as pd
 import psutil
 import pytest
 
+from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.run import context as contexts
 from rlm_jupyter.types.errors import ConfigurationError, ContextError, KernelDiedError, KernelError
@@ -360,3 +361,23 @@ async def test_a_cells_file_has_the_name_that_ipykernel_gives_it(kernel: Kernel)
     assert re.search(r"/ipykernel_\d+/\d+\.py:2: UserWarning: hm", "".join(out["text"] for out in said.outputs))
     failed = await kernel.execute("x = 0\n1 / x")
     assert "1 / x" in re.sub(r"\x1b\[[\d;]*m", "", "\n".join(failed.outputs[-1]["traceback"]))
+
+
+async def test_a_kernel_whose_guest_is_older_and_answers_no_greeting_comes_up_a_second_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[str] = []
+    send = Connection.send_request
+
+    def to_an_older_one(self: Connection, msg_id: str, msg_type: str, content: dict[str, Any]) -> None:
+        sent.append(msg_type)
+        if msg_type != "rlm_greet":
+            send(self, msg_id, msg_type, content)
+
+    monkeypatch.setattr(Connection, "send_request", to_an_older_one)
+    kernel = await Kernel.start(Answerer())
+    try:
+        assert sent == ["rlm_greet", "kernel_info_request"]
+        assert text_of(await kernel.execute("1 + 1")) == "2"
+    finally:
+        await kernel.close()

@@ -10,8 +10,8 @@ import pytest
 
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.kernel import Kernel
+from rlm_jupyter.kernel.launch import place_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.kernel.start_places import place_of
 from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.kernel.templates import Templates
 from tests.unit.kernel.conftest import Answerer
