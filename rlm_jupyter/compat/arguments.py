@@ -27,7 +27,7 @@ _INSTEAD = {
     "compact_at": "compaction and compaction_threshold_pct",
 }
 """Options of ours that come of the reference's arguments."""
-_OF_MODELS = {"model_name", "api_key", "base_url", "azure_endpoint", "sampling_args"}
+_ABOUT_THE_MODEL = {"model_name", "api_key", "base_url", "azure_endpoint", "sampling_args"}
 _TASK = (
     "Your task stands in `context`, at its beginning or its end, together with what it is about. Find it there, and do "
     "it."
@@ -61,7 +61,7 @@ def model_of(backend: str, kwargs: Mapping[str, Any] | None, sampling: Mapping[s
     name = given.get("model_name")
     if not name:
         raise ConfigurationError(f'The model is not named: backend="{backend}", backend_kwargs={{"model_name": "…"}}.')
-    if others := sorted(given.keys() - _OF_MODELS):
+    if others := sorted(given.keys() - _ABOUT_THE_MODEL):
         say_once(f"backend_kwargs: {', '.join(others)} means nothing here and is left out; options of requests go into "
                  "sampling_args.")  # fmt: skip
     return load_model(

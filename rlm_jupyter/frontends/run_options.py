@@ -22,9 +22,9 @@ _ALL: frozenset[Surface] = frozenset({"cli", "magic", "resume", "fork", "%resume
 _SHELL: frozenset[Surface] = frozenset({"cli", "resume", "fork"})
 _RUNS: frozenset[Surface] = frozenset({"cli", "magic"})
 _MAGIC: frozenset[Surface] = frozenset({"magic"})
-_OF_ONE_RUN = frozenset({"session", "ledger", "estimate", "output", "output_dir", "replace"})
+_NOT_IN_A_BATCH = frozenset({"session", "ledger", "estimate", "output", "output_dir", "replace"})
 """Options of `jupyter rlm run` that a batch does not take."""
-_OF_WHO_ASKS = _OF_ONE_RUN | {"schema"}
+_NOT_FOR_AGENTS = _NOT_IN_A_BATCH | {"schema"}
 """… and that the owner of a server for agents does not set: the agent does, or nobody."""
 _OF_LIMITS = Limits()
 
@@ -200,9 +200,9 @@ OPTIONS = (
 def options_of(surface: Surface) -> Iterator[Option]:
     """Yield the options that are taken there, in their order."""
     if surface == "batch":
-        return (option for option in options_of("cli") if option.name not in _OF_ONE_RUN)
+        return (option for option in options_of("cli") if option.name not in _NOT_IN_A_BATCH)
     if surface == "agents":
-        return (option for option in options_of("cli") if option.name not in _OF_WHO_ASKS)
+        return (option for option in options_of("cli") if option.name not in _NOT_FOR_AGENTS)
     return (option for option in OPTIONS if surface in option.surfaces)
 
 

@@ -157,8 +157,8 @@ class Connection:
         """Return an id for an execute request."""
         return self._codec.next_id()
 
-    def execute(self, msg_id: str, source: str) -> None:
-        """Send an execute request."""
+    def send_cell(self, msg_id: str, source: str) -> None:
+        """Send an execute request; return at once."""
         content = {
             "code": source,
             "silent": False,

@@ -391,7 +391,7 @@ class Kernel:
         """
         cell = RunningCell(self._connection, self._subcalls, on_outputs, on_message)
         async with self._fork_lock:
-            self._connection.execute(cell.id, source)
+            self._connection.send_cell(cell.id, source)
             self._cell = cell
         self._subcalls.begin_cell()
         try:

@@ -25,6 +25,7 @@ def resumption_record(run: Run, recording: Recording) -> RunResumed:
         reexecuted=options.reexecutes,
         sampling=dict(options.sampling),
         seconds=0.0 if options.spent is None else options.spent.seconds,
+        options=dict(options.configured),
     )
 
 

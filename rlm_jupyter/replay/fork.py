@@ -45,7 +45,7 @@ from rlm_jupyter.types.events import (
 )
 from rlm_jupyter.types.values import CellPosition
 
-AS_ONE_RUN = {"samples": 1, "require_agreement": False, "strategy": "loop"}
+OF_EACH_FORK = {"samples": 1, "require_agreement": False, "strategy": "loop"}
 """Options of every fork: it goes another way than the run, and how that was answered is no part of it."""
 
 

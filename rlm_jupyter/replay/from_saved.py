@@ -194,19 +194,19 @@ class FromRecord(ABC):
     def _forking(
         cls, run: str | Path, at: int | None, edit: bool, reexecute: bool, changes: dict[str, Any]
     ) -> tuple[SavedRun, RunFork]:
-        from rlm_jupyter.replay.fork import AS_ONE_RUN, RunFork, forked
+        from rlm_jupyter.replay.fork import OF_EACH_FORK, RunFork, forked
         from rlm_jupyter.replay.session_record import last_prompt
 
         if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
             raise ConfigurationError(f"at is a number of iterations, not {quoted(at)}.")
         saved = last_prompt(run)
         part = forked(saved, at, edit=edit)
-        settings = cls._of_saved(saved, AS_ONE_RUN | changes).settings
+        settings = cls._of_saved(saved, OF_EACH_FORK | changes).settings
         return saved, RunFork(saved, part, settings, reexecutes=reexecute)
 
     @classmethod
     def _of_saved(cls, saved: SavedRun, changes: dict[str, Any]) -> Self:
-        from rlm_jupyter.replay.resume import configuration
+        from rlm_jupyter.replay.recorded_configuration import configuration
 
         found = configuration(saved, changes)
         try:

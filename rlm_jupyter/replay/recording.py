@@ -54,7 +54,7 @@ class PlaybackOptions:
     only: bool = False
     """Nothing new is to happen: no model is there, and where the record ends, it ends."""
     copies: bool = False
-    """The records are those of another run, and are written down anew: what they cost was paid there."""
+    """The records are those of another run, written down anew: what they cost was paid there."""
     settled: int = 0
     """Up to which iteration the run is known to have gone on, whatever its cells do now."""
     spent: Spent | None = None
@@ -64,7 +64,7 @@ class PlaybackOptions:
     sub_models: Sequence[str] = ()
     """Answer sub-calls from now on, by depth; for the record."""
     sampling: Mapping[str, object] = field(default_factory=dict)
-    """The models' options from now on; for the record."""
+    configured: Mapping[str, object] = field(default_factory=dict)  # both from now on, for the record
     owed: Sequence[SubcallSettled] = ()
     """Answers that a cell is to get which is not among the records: it was edited."""
 

@@ -18,9 +18,10 @@ from rlm_jupyter.policies import PolicyRegistry, SharedPolicy
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import Difference, text_difference
+from rlm_jupyter.replay.recorded_configuration import configuration
 from rlm_jupyter.replay.recorded_tools import described
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
-from rlm_jupyter.replay.resume import configuration, play
+from rlm_jupyter.replay.resume import play
 from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.run import background
 from rlm_jupyter.run.arguments import server_of

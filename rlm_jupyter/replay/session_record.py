@@ -11,8 +11,8 @@ from typing import cast, get_args
 from rlm_jupyter.record import catalog, journal_lock
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import FOLDER, RunFiles, check_save_path, is_folder
+from rlm_jupyter.replay.recorded_configuration import check_whole
 from rlm_jupyter.replay.recorded_session import RecordedSession
-from rlm_jupyter.replay.resume import check_whole
 from rlm_jupyter.run.session_past import SessionPrompt
 from rlm_jupyter.run.settings import LedgerOf, Settings
 from rlm_jupyter.types.errors import ConfigurationError, RecordError

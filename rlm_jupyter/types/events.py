@@ -285,6 +285,9 @@ class RunResumed:
     """The options of the models from now on: `model_options`, `sub_model_options`."""
     seconds: float = 0.0
     """What it had taken before."""
+    options: dict[str, Any] | None = None
+    """What else it is configured with from now on, as in `RunStarted.options`, as far as that may have changed; `None`
+    where an earlier version has resumed it, which kept nothing of that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.replay.resume import configuration
+from rlm_jupyter.replay.recorded_configuration import configuration
 from rlm_jupyter.types.errors import ConfigurationError, ContextError, ModelError
 from rlm_jupyter.types.events import Event
 from tests.runs.test_cli import cli

@@ -248,7 +248,7 @@ async def test_a_killed_host_leaves_nothing_running_there(server: str, monkeypat
     try:
         pid = int((await kernel.execute("import os, time; os.getpid()")).outputs[0]["data"]["text/plain"])
         assert (await kernel.execute("time.sleep(4)")).status == "ok"  # while the host is there, nothing ends
-        kernel._connection.execute(kernel._connection.next_id(), "while True: pass")
+        kernel._connection.send_cell(kernel._connection.next_id(), "while True: pass")
         await asyncio.sleep(0.3)
         await kernel._connection.process.link.close()  # all that a host does that is killed
         until = time.monotonic() + 15

@@ -28,7 +28,8 @@ from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.resume import Resumption, configuration
+from rlm_jupyter.replay.recorded_configuration import configuration
+from rlm_jupyter.replay.resume import Resumption
 from rlm_jupyter.run import background
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
@@ -709,3 +710,27 @@ def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_
     assert fork.value == [[1, 3], "<a>"]
     assert fork.trajectory.started.opening == opening
     assert SavedRun.load(path).cells_again == 4
+
+
+@pytest.mark.parametrize(
+    ("begun", "first", "holds"),
+    [
+        ({}, {"compact_at": 0.5, "see_figures": "never", "termination": "final_pattern"}, None),
+        ({"compact_at": 0.5, "see_figures": "never"}, {"compact_at": 0.8, "see_figures": "auto"}, {}),
+        ({"compact_at": 0.5, "termination": "final_pattern"}, {}, {"compact_at": 0.5, "termination": "final_pattern"}),
+    ],
+    ids=["changed", "as usual again", "as it began"],
+)
+async def test_what_a_resumption_changes_holds_for_the_next_one(
+    begun: dict[str, Any], first: dict[str, Any], holds: dict[str, Any] | None
+) -> None:
+    replies = [block(f"print({number})") for number in range(4)]
+    result = await RLM(ScriptedModel(replies[:1]), limits=Limits(max_iterations=1), **begun).acompletion("?", "a text")
+    path = Path(str(result.path))
+    await RLM.aresume(path, model=ScriptedModel(replies[1:2]), max_iterations=2, **first)
+    await RLM.aresume(path, model=ScriptedModel(replies[2:3]), max_iterations=3)  # the one in between changes nothing
+    [*_, last] = [record for record in SavedRun.load(path).records if isinstance(record, RunResumed)]
+    assert last.options == (first if holds is None else holds)
+    options = configuration(SavedRun.load(path), {}).options
+    now = begun | first if holds != {} else {}
+    assert {name: options[name] for name in ("compact_at", "see_figures", "termination") if name in options} == now

@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say it in one line, with what was probably meant, and end."""
-        from rlm_jupyter.frontends.options import close_option, plainly
+        from rlm_jupyter.frontends.option_line import close_option, plainly
 
         command = self.called or self
         # a type of a notebook's is named in notebooks alone

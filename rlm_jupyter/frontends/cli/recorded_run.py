@@ -35,7 +35,7 @@ def rlm_as_saved(args: Namespace, saved: SavedRun, surface: Surface, **options: 
     from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
-    from rlm_jupyter.replay.resume import configuration
+    from rlm_jupyter.replay.recorded_configuration import configuration
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.run.mcp.config import named_servers
     from rlm_jupyter.run.toolbox import imported_tools

@@ -36,7 +36,7 @@ _OF_A_SERVER = frozenset({"base_url", "window", "model_options"})
 """What is given for the model of one provider."""
 _OF_OTHER_KERNELS = frozenset({"insurance", "preload", "kernel", "token"})
 """What has no meaning under `--here`: the kernel is there."""
-_ONE_RUN = {"samples": 1, "strategy": "loop"}
+_UNDER_HERE = {"samples": 1, "strategy": "loop"}
 _LIMITS = tuple(option.name for option in options_of("magic") if option.group == "limits")
 _SENT = "rlm_settings"
 """In the metadata of a page's execute request: its settings, by the names of the traits."""
@@ -152,10 +152,10 @@ class Configured(Magics, OptionTraits):
     def _once(options: Namespace, found: dict[str, Any]) -> dict[str, Any]:
         """Return them for one run in one kernel, with the user watching; what the cell asks for beyond is refused."""
         where = "--here" if options.here else "--approve"
-        for name, one in _ONE_RUN.items():
+        for name, one in _UNDER_HERE.items():
             if getattr(options, name) not in {None, one}:
                 raise ConfigurationError(f"{where} takes one run, in one kernel: leave --{name} out.")
-        return {name: value for name, value in found.items() if name not in {*_ONE_RUN, "require_agreement"}}
+        return {name: value for name, value in found.items() if name not in {*_UNDER_HERE, "require_agreement"}}
 
     def _answer_type(self, options: Namespace) -> object:
         """Return what the answer must be: the user's own expression, or a schema in a file."""

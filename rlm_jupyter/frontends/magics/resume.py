@@ -19,7 +19,8 @@ from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import changes, magic
 from rlm_jupyter.kernel.remote.server import token_in
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
+from rlm_jupyter.replay.recorded_configuration import configuration
+from rlm_jupyter.replay.resume import Resumption, check_resumable
 from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background

@@ -35,7 +35,7 @@ from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.sessions import Sessions, cell_id
 from rlm_jupyter.frontends.magics.tab_completion import install
-from rlm_jupyter.frontends.options import split
+from rlm_jupyter.frontends.option_line import split
 from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.record import store

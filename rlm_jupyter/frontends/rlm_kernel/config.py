@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from rlm_jupyter.frontends.options import or_close
+from rlm_jupyter.frontends.option_line import or_close
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.settings import Settings

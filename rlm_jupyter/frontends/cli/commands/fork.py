@@ -35,13 +35,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run `jupyter rlm fork`; return the exit code."""
-    from rlm_jupyter.replay.fork import AS_ONE_RUN, RunFork, forked
+    from rlm_jupyter.replay.fork import OF_EACH_FORK, RunFork, forked
     from rlm_jupyter.run.run_handle import RunHandle
     from rlm_jupyter.types.events import CellFinished
 
     saved = saved_run(args)
     part = forked(saved, args.at, edit=args.edit)
-    rlm = rlm_as_saved(args, saved, "fork", save=save_path(args), **AS_ONE_RUN)
+    rlm = rlm_as_saved(args, saved, "fork", save=save_path(args), **OF_EACH_FORK)
     forking = RunFork(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
     before = saved.cells_again - saved.cells
