@@ -9,7 +9,7 @@ from typing import Any
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.forking import ForkedKernel
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 
 

@@ -22,13 +22,14 @@ from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.command import guest_command
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
-from rlm_jupyter.kernel.forking import ForkedKernel, Forking, KernelEnvironment, TemplateError
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
 from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
+from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.detached import in_thread
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
@@ -132,7 +133,7 @@ class KernelProcess:
             return await cls._start(km, directory, env={**env, **(environment or {})}, cwd=str(where))
 
     @classmethod
-    async def _forked(cls, template: Forking) -> KernelProcess:
+    async def _forked(cls, template: Template) -> KernelProcess:
         forked = await template.kernel()
         try:
             spec = KernelSpec(argv=[], language="python", display_name="rlm")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
-from rlm_jupyter.kernel.forking import KernelEnvironment, identity
+from rlm_jupyter.kernel.forked_kernel import KernelEnvironment, identity
 
 IDLE_SECONDS = 300
 """How long it waits; then it ends."""

@@ -1,31 +1,42 @@
 """`Template`: a process that kernels of one environment are forked from, as the host sees it.
 
-What it does is in `guest/template_process.py`, how it is asked in `forking.py`.
+What it does is in `guest/template_process.py`. It is asked over a socket that it and the host alone have. With a
+request goes one end of a channel of that kernel's own, the folder of its connection, and a pidfd of the host. What
+comes back on the channel are pidfds of the fork: numbers of processes mean nothing from inside a sandbox.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlm_jupyter.kernel.command import guest_command
+from rlm_jupyter.kernel.command import guest_command, own_directories, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.forking import ForkedKernel, Forking, KernelEnvironment, TemplateError
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
 from rlm_jupyter.kernel.ready_kernel import IDLE_SECONDS, ReadyKernel
+from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
+from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 
+_CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
+READY_SECONDS = 60.0
+"""How long a fork may take, with the imports of a template that has just been started."""
+_FULL_SECONDS = 0.002
 _END_SECONDS = 10.0
 
 
-class Template(Forking):
+class Template:
     """A template; starts in the background, and can be asked at once.
 
     Raises
@@ -40,7 +51,7 @@ class Template(Forking):
             argv, arguments, variables = guest_command(
                 environment.kernel_name, self._directory.path, environment.sandbox, template=True
             )
-            super().__init__(environment, variables | dict(environment.variables))
+            self.environment, self._variables = environment, variables | dict(environment.variables)
             # where its connection is differs from fork to fork
             arguments = [word for word in arguments if word != "-f" and "{connection_file}" not in word]
             self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -57,7 +68,7 @@ class Template(Forking):
             with theirs:
                 return launcher.start(
                     [*argv, "--template", str(theirs.fileno()), *environment.preload, "--", *arguments],
-                    env=_starting(self.variables, environment.sandbox),
+                    env=_starting(self._variables, environment.sandbox),
                     cwd=str(environment.cwd),
                     pass_fds=[theirs.fileno()],
                 )
@@ -72,10 +83,12 @@ class Template(Forking):
             return False
         return self._is_closed or self._started.exception() is not None or self._launcher.exit_code() is not None
 
-    def failure(self, message: bytes) -> TemplateError:
+    def _failure(self, message: bytes) -> TemplateError:
         """Say why it gives no kernel, or has ended."""
         if message:
-            return super().failure(message)
+            said = json.loads(message)
+            passes = said.get("passes", False)
+            return TemplateError(said["failed"], unfit=not passes, imported=said["imported"], passes=passes)
         if self._started.done() and (error := self._started.exception()) is not None:
             return TemplateError(str(error))
         tail = self._launcher.stderr_tail().splitlines()
@@ -92,21 +105,109 @@ class Template(Forking):
                 return
             if self._ready is not None:
                 self._ready.discard()
-            self._ready = ReadyKernel(self.environment, lambda: self.kernel(IDLE_SECONDS))
+            self._ready = ReadyKernel(self.environment, lambda: self.fork(IDLE_SECONDS))
 
     def drop_ready(self) -> None:
         """End the kernel that waits; returns at once."""
         if (ready := self._take_ready()) is not None:
             ready.discard()
 
-    async def kernel(self, idle_seconds: int = 0) -> ForkedKernel:
-        """Give the kernel that waits, or fork one; as `Forking.kernel`."""
-        if not idle_seconds and (ready := self._take_ready()) is not None:
+    async def kernel(self) -> ForkedKernel:
+        """Give the kernel that waits, or fork one; raises as `fork`."""
+        if (ready := self._take_ready()) is not None:
             if self.environment.sandbox.kind == "bwrap":
                 self._say(claimed=True)  # elsewhere it sees its kernels, and when they are gone
             if (waiting := await ready.take()) is not None:
                 return waiting
-        return await super().kernel(idle_seconds)
+        return await self.fork()
+
+    async def fork(self, idle_seconds: int = 0) -> ForkedKernel:
+        """Fork a kernel.
+
+        Parameters
+        ----------
+        idle_seconds
+            After so long without a host that attaches to it, it ends by itself; 0: it never does.
+
+        Raises
+        ------
+        KernelStartError
+            Its directory can't be made, or written to.
+        TemplateError
+            There is none.
+        """
+        directory = KernelDirectory()
+        try:
+            variables = self._variables | own_directories(directory.path, self.environment.sandbox)
+            connection = _connection(directory)
+            # cancelled here, it has no process: that one ends as nobody holds its channel
+            process = await self._fork(directory, connection, variables, idle_seconds)
+            kernel = ForkedKernel(directory, connection, process)
+            try:
+                await kernel.hold(process_limit(self.environment.sandbox))
+            except BaseException:
+                kernel.end()
+                raise
+            return kernel
+        except BaseException:
+            directory.remove()
+            raise
+
+    async def _fork(
+        self, directory: KernelDirectory, connection: dict[str, Any], variables: dict[str, str], idle_seconds: int
+    ) -> SupervisedProcess:
+        environment = self.environment
+        sandbox = environment.sandbox
+        variables.pop(VARIABLE)
+        boxed = sandbox.kind == "bwrap"
+        request = {
+            "environment": variables,
+            "cwd": str(environment.cwd) if sandbox.shows(environment.cwd) else bwrap.WORK,
+            "memory": sandbox.memory,
+            "processes": process_limit(sandbox),
+            "disk": sandbox.disk if boxed else None,
+            "idle": idle_seconds,
+        }
+        channels = StartChannels()
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                run = os.open(directory.path / "run", os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    channels.tell(connection)
+                    their, forks = channels.theirs
+                    await self._ask(json.dumps(request).encode(), lambda host: [their, run, host, forks])
+                finally:
+                    os.close(run)
+                channels.pass_on()
+                return await channels.process(is_boxed=boxed)
+        except NotStartedError as error:
+            channels.close()
+            raise self._failure(error.message) from None
+        except (OSError, TimeoutError) as error:
+            channels.close()
+            raise TemplateError(f"it does not answer ({type(error).__name__}: {error})") from error
+        except BaseException:
+            channels.close()
+            raise
+
+    async def _ask(self, message: bytes, fds: Callable[[int], list[int]]) -> None:
+        """Send a request.
+
+        Parameters
+        ----------
+        fds
+            Returns the descriptors that go with it, when it is given a pidfd of the host.
+        """
+        host = os.pidfd_open(os.getpid())
+        try:
+            while True:
+                try:
+                    socket.send_fds(self._channel, [message], fds(host))
+                    return
+                except BlockingIOError:  # many at once, before it is ready
+                    await asyncio.sleep(_FULL_SECONDS)
+        finally:
+            os.close(host)
 
     def _take_ready(self) -> ReadyKernel[ForkedKernel] | None:
         with self._closing:
@@ -143,6 +244,13 @@ class Template(Forking):
             ready.close()
         for directory in launcher.release():
             directory.remove()
+
+
+def _connection(directory: KernelDirectory) -> dict[str, Any]:
+    """Return what stands in the connection file of other kernels."""
+    ports = {f"{channel}_port": port for port, channel in enumerate(_CHANNELS, 1)}
+    about = {"transport": "ipc", "ip": str(directory.path / "run" / "k-ipc"), **ports, "key": secrets.token_hex(32)}
+    return about | {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
 
 
 def _starting(env: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:

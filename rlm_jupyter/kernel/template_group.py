@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 
 from rlm_jupyter.kernel import template_pool
-from rlm_jupyter.kernel.forking import KernelEnvironment
+from rlm_jupyter.kernel.forked_kernel import KernelEnvironment
 from rlm_jupyter.kernel.template import Template
 
 _MOST_RUNS = 16

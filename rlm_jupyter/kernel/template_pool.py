@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rlm_jupyter.kernel.forking import KernelEnvironment
+from rlm_jupyter.kernel.forked_kernel import KernelEnvironment
 from rlm_jupyter.kernel.ready_kernel import K, ReadyKernel
 from rlm_jupyter.kernel.template import Template
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.kernel import template_pool
-from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
+from rlm_jupyter.kernel.forked_kernel import KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.ready_kernel import K
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shared_texts import SharedTexts

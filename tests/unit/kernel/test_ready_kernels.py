@@ -20,7 +20,7 @@ import pytest
 
 from rlm_jupyter import RLM, Sandbox
 from rlm_jupyter.kernel import ready_kernel, shared_texts, template_pool, templates
-from rlm_jupyter.kernel.forking import ForkedKernel
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel
 from rlm_jupyter.kernel.guest.app import READY
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.template import Template
@@ -280,10 +280,10 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_it_leaves_nothing(
 ) -> None:
     forked: list[ForkedKernel] = []
     began, may_go = asyncio.Event(), asyncio.Event()
-    loop, kernel_of = asyncio.get_running_loop(), Template.kernel
+    loop, fork = asyncio.get_running_loop(), Template.fork
 
     async def slowly(template: Template, idle_seconds: int = 0) -> ForkedKernel:
-        made = await kernel_of(template, idle_seconds)
+        made = await fork(template, idle_seconds)
         if idle_seconds:
             forked.append(made)
             loop.call_soon_threadsafe(began.set)
@@ -291,7 +291,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_it_leaves_nothing(
                 await asyncio.sleep(0.01)
         return made
 
-    monkeypatch.setattr(Template, "kernel", slowly)
+    monkeypatch.setattr(Template, "fork", slowly)
     chosen = Templates()
     chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
     await asyncio.wait_for(began.wait(), _SECONDS)
@@ -394,7 +394,7 @@ async def test_what_was_wrong_when_it_was_forked_is_no_matter_of_a_later_run(
 
     chosen = Templates()
     with monkeypatch.context() as patched:
-        patched.setattr("rlm_jupyter.kernel.forking.own_directories", full)
+        patched.setattr("rlm_jupyter.kernel.template.own_directories", full)
         chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
         [template] = ready(pool)
         assert template._ready is not None

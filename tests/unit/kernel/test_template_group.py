@@ -14,7 +14,7 @@ import pytest
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import template_group
 from rlm_jupyter.kernel import templates as templates_module
-from rlm_jupyter.kernel.forking import KernelEnvironment
+from rlm_jupyter.kernel.forked_kernel import KernelEnvironment
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_group import TemplateGroup

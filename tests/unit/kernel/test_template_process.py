@@ -12,10 +12,11 @@ import threading
 
 import pytest
 
-from rlm_jupyter.kernel.forking import ForkedKernel, Forking, TemplateError
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel, TemplateError
 from rlm_jupyter.kernel.guest import namespaces, template_process
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
+from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates
 from tests.unit.kernel.conftest import Answerer
 
@@ -106,18 +107,18 @@ async def test_a_template_without_room_is_kept_with_its_kernels_and_the_next_is_
 ) -> None:
     templates = Templates()
     first = await Kernel.start(Answerer(), sandbox=NO_SANDBOX, templates=templates)
-    kernel = Forking.kernel
+    fork = Template.fork
 
-    async def full(template: Forking, idle_seconds: int = 0) -> ForkedKernel:
+    async def full(template: Template, idle_seconds: int = 0) -> ForkedKernel:
         raise TemplateError("BlockingIOError", passes=True)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Forking, "kernel", full)
+        patched.setattr(Template, "fork", full)
         anew = await Kernel.start(Answerer(), sandbox=NO_SANDBOX, templates=templates)
     forked = await Kernel.start(Answerer(), sandbox=NO_SANDBOX, templates=templates)
     assert [one.is_forked for one in (first, anew, forked)] == [True, False, True]
     assert templates.problem is None
-    assert kernel is Forking.kernel
+    assert fork is Template.fork
     for one in (first, anew, forked):
         assert (await one.execute("1")).status == "ok"
         await one.close()

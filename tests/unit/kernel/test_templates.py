@@ -24,7 +24,7 @@ from rlm_jupyter.kernel import template as template_module
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel import templates as templates_module
 from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
-from rlm_jupyter.kernel.forking import ForkedKernel
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
 from rlm_jupyter.kernel.template import Template
@@ -646,7 +646,7 @@ HOST = """
 import asyncio, json, sys
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
-from rlm_jupyter.kernel.forking import ForkedKernel
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 async def main():
