@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -10,14 +9,14 @@ from rlm_jupyter.record.saved_run import SavedRun, last_resumption
 from rlm_jupyter.replay import recorded_address, recorded_kernel, recorded_outputs, recorded_tools
 from rlm_jupyter.run.settings import RECORDED, Settings, recorded_options
 from rlm_jupyter.types.errors import ConfigurationError
-from rlm_jupyter.types.events import RunStarted
+from rlm_jupyter.types.events import RunResumed, RunStarted
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.recorded_options import RecordedOptions
 
 _LIMITS = frozenset(Limits.__dataclass_fields__)
 _AS_BEFORE = ("prices", "answer", *(name for name in RECORDED if name != "insurance"))
 """`insurance` is the kernel's: `recorded_kernel`."""
-_CHANGEABLE = frozenset({"termination", "reward", *_AS_BEFORE})
+_CHANGEABLE = frozenset({"termination", "reward", "window", *_AS_BEFORE})
 """Recorded options that hold until a resumption changes them."""
 
 
@@ -49,7 +48,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     started = saved.trajectory.started
     check_whole(saved)
     last = last_resumption(saved.records) or started
-    recorded = _recorded(started.options, last.options)
+    recorded = _recorded(started, last) if calls else started.options
     for name in ("termination", "reward"):
         if name not in given and (policy := recorded.get(name)) is not None:
             if isinstance(policy, dict) and "object" in policy:
@@ -83,12 +82,13 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     return Configuration(model, options)
 
 
-def _recorded(first: RecordedOptions, last: Mapping[str, Any] | None) -> RecordedOptions:
+def _recorded(first: RunStarted, last: RunStarted | RunResumed) -> RecordedOptions:
     """Return the options as they were at last: those that a resumption may have changed stand in its record, too."""
-    if last is None:
-        return first
-    kept = {name: value for name, value in first.items() if name not in _CHANGEABLE}
-    return cast("RecordedOptions", kept | {name: value for name, value in last.items() if name in _CHANGEABLE})
+    changed = last.options
+    if changed is None:  # an earlier version kept none
+        changed = first.options if last.model == first.model else {**first.options, "window": None}
+    kept = {name: value for name, value in first.options.items() if name not in _CHANGEABLE}
+    return cast("RecordedOptions", kept | {name: value for name, value in changed.items() if name in _CHANGEABLE})
 
 
 def _sub_model(saved: SavedRun) -> str | list[str] | None:

@@ -734,3 +734,23 @@ async def test_what_a_resumption_changes_holds_for_the_next_one(
     options = configuration(SavedRun.load(path), {}).options
     now = begun | first if holds != {} else {}
     assert {name: options[name] for name in ("compact_at", "see_figures", "termination") if name in options} == now
+
+
+async def test_a_window_is_that_of_the_model_it_was_given_for_and_holds_for_the_next_resumption() -> None:
+    with Loopback(replies=[Said(block(f"print({number})")) for number in range(6)]) as server:
+        given: dict[str, Any] = {"base_url": server.openai_url, "api_key": "some-key"}
+        rlm = RLM("openai/one", window=8_000, limits=Limits(max_iterations=1), **given)
+        path = Path(str((await rlm.acompletion("?", "a text")).path))
+        await RLM.aresume(path, max_iterations=2, **given)
+        assert configuration(SavedRun.load(path), given).options["window"] == 8_000
+        await RLM.aresume(path, model="openai/two", window=9_000, max_iterations=3, **given)
+        assert configuration(SavedRun.load(path), given).options["window"] == 9_000
+        await RLM.aresume(path, model="openai/three", max_iterations=4, **given)
+        assert configuration(SavedRun.load(path), given).options["window"] is None
+
+
+async def test_a_run_that_was_resumed_with_a_policy_of_ones_own_can_be_replayed() -> None:
+    replies = [block(f"print({number})") for number in range(2)]
+    result = await RLM(ScriptedModel(replies[:1]), limits=Limits(max_iterations=1)).acompletion("?", "a text")
+    await RLM.aresume(str(result.path), model=ScriptedModel(replies[1:]), max_iterations=2, termination=Thrice())
+    assert (await RLM.areplay(str(result.path))).same

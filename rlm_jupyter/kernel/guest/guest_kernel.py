@@ -37,10 +37,9 @@ class GuestKernel(IPythonKernel):
         with without_modules(ipkernel):  # it lists their files for its debugger, and nobody debugs ours
             super().__init__(**kwargs)
         self._execute_sleep = 0.0  # before each reply, so that outputs come first: the host waits for these
-        self.on_request: Callable[[], None] = nothing
-        """Called before a message of the shell's is handled."""
         self.log.setLevel(logging.WARNING)  # or each message makes records that no handler takes
-        self.move_in(Wire)
+        if self.control_stream is not None:  # else a template's, whose guest comes after the modules that are preloaded
+            self.move_in(Wire)
 
     @classmethod
     def instance(cls, *args: Any, **made: Any) -> Any:
@@ -75,9 +74,9 @@ class GuestKernel(IPythonKernel):
 
     def move_in(self, wire: type[Wire]) -> None:
         """Put a guest into this kernel, which talks to its host over such a wire."""
-        if (
-            self.control_stream is not None
-        ):  # that of a template has no threads yet, and what those print is of any cell
+        self.on_request: Callable[[], None] = nothing
+        """Called before a message of the shell's is handled."""
+        if self.control_stream is not None:  # else it has no threads yet, and these are of no cell
             keep_context()
         shell: Any = self.shell
         shell.compile.get_code_name = _file_name

@@ -23,6 +23,8 @@ from IPython.core.profiledir import ProfileDir
 from IPython.paths import get_ipython_dir
 from IPython.utils.path import get_home_dir
 
+from rlm_jupyter.kernel.guest.wire import Wire
+
 _LATER = """
     array code faulthandler pdb resource IPython.core.completerlib IPython.core.debugger IPython.core.logger
     IPython.core.oinspect IPython.extensions.storemagic IPython.utils.wildcard tornado.platform.asyncio
@@ -41,6 +43,7 @@ class _EmptyProfile(ProfileDir):
         """Be the profile at another place; IPython allows none, and it takes five times as long to make one."""
         self._location_isset = False
         self.location = str(location)
+        location.mkdir(parents=True, exist_ok=True)  # inside a sandbox it is called as the template's, and is another
 
 
 class PreparedApp(BaseIPythonApplication):
@@ -83,7 +86,9 @@ class PreparedApp(BaseIPythonApplication):
         self.is_prepared = True
 
     def note_own(self) -> None:
-        """Take note of what is imported, and mapped, by now."""
+        """Take the guest in, and note what is imported, and mapped, by now: all that is to be preloaded is."""
+        app: Any = self
+        app.kernel.move_in(Wire)
         from rlm_jupyter.kernel.guest.fork_obstacles import shared_memory  # Linux
 
         self.modules, self.shared_memory = frozenset(sys.modules), shared_memory()

@@ -147,6 +147,19 @@ async def test_what_a_fork_puts_out_is_its_own_and_goes_on_after_a_cell_that_has
             assert text_of(run) == f"{number}\n{number + 10}{number + 20}"
 
 
+async def test_a_preloaded_module_may_replace_what_cells_rely_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "import builtins, warnings\nbuiltins.plus = builtins.sum = max\nwarnings.simplefilter('always')\n"
+    (tmp_path / "replacing.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    async with forked(NO_SANDBOX, templates=Templates(["replacing"])) as [kernel]:
+        assert text_of(await kernel.execute("sum([1, 2])")) == "2"
+        assert (await kernel.inspect()).restored == ()
+        exited = await kernel.execute("import sys; sys.exit()")
+        assert (exited.status, exited.outputs) == ("ok", ())
+
+
 async def test_a_fork_that_cannot_be_taken_is_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     forks: list[ForkedKernel] = []
 
