@@ -150,7 +150,7 @@ class AttachedConnection(Connection):
             raise
         return connection
 
-    def execute(self, msg_id: str, source: str) -> None:
+    def send_cell(self, msg_id: str, source: str) -> None:
         """Hand the guest a cell."""
         self.check()
         self._control.send(self._codec.encode("rlm_execute", {"source": source}, msg_id=msg_id))
