@@ -51,7 +51,7 @@ def test_each_request_gets_what_is_its_own(ends: tuple[socket.socket, PassedFile
     assert files.take(1) == []  # nobody was to ask for these any more
     assert content(files.take(4)) == ["4"] * 4
     assert files.take(3) == []
-    assert len(list(Path("/dev/fd").iterdir())) == before
+    assert len(list(Path("/dev/fd").iterdir())) <= before  # others may be closed meanwhile, of tests before
 
 
 def test_what_comes_later_waits(ends: tuple[socket.socket, PassedFiles]) -> None:
