@@ -96,10 +96,10 @@ class GuestKernel(IPythonKernel):
 
     async def dispatch_shell(self, msg: Any, *args: Any, **options: Any) -> None:
         """Answer who looks whether this channel is there; for that, ipykernel would say that it is busy, and idle."""
-        if not self.rlm_guest.wire.greets(msg, self.shell_stream):
-            await super().dispatch_shell(msg, *args, **options)
-        else:
+        if self.rlm_guest.wire.greets(msg, self.shell_stream):
             self.on_request()
+        else:
+            await super().dispatch_shell(msg, *args, **options)
 
     def pre_handler_hook(self) -> None:
         """Serve SIGINT in our way while a shell message is handled."""

@@ -85,7 +85,7 @@ class PreparedApp(BaseIPythonApplication):
                 issubclass(its, kind)
         self.is_prepared = True
 
-    def note_own(self) -> None:
+    def complete(self) -> None:
         """Take the guest in, and note what is imported, and mapped, by now: all that is to be preloaded is."""
         app: Any = self
         app.kernel.move_in(Wire)

@@ -176,7 +176,7 @@ def _prepare(preload: Sequence[str], arguments: Sequence[str]) -> None:
             raise _UnfitError(f"importing {name} starts threads, which no fork has")
     if not _is_alone():
         raise _UnfitError("this Python starts threads by itself")
-    GuestKernelApp.instance().note_own()
+    GuestKernelApp.instance().complete()
     sys.stdout.flush()
     sys.stderr.flush()
     gc.collect()
