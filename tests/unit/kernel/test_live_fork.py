@@ -86,6 +86,7 @@ text = 'x' * 200_000_000
 with open('/proc/self/smaps_rollup') as file:
     print(next(int(line.split()[1]) for line in file if line.startswith('AnonHugePages')) > 100_000)
 """
+YOUNG = "[True, False, False]\n"
 LOOKED_AT = """
 ticked_before = len(ticked)
 await asyncio.sleep(0.2)
@@ -131,6 +132,17 @@ async def test_a_fork_has_all_that_the_kernel_has_and_both_go_on(
             assert text_of(await again.execute("numbers")) == "'of the fork'"
             await again.close()
             assert text_of(await fork.execute("numbers")) == "'of the fork'"
+        finally:
+            await fork.close()
+
+
+async def test_a_fork_does_not_look_for_garbage_among_what_the_kernel_has_just_made(sandbox: Sandbox) -> None:
+    generations = "print([any(one is young for one in gc.get_objects(each)) for each in range(3)])"
+    async with started(sandbox) as kernel:
+        assert text_of(await kernel.execute(f"import gc; gc.collect(); young = [1]; {generations}")) == YOUNG
+        fork = await kernel.fork(Answerer())
+        try:
+            assert text_of(await fork.execute(generations)) == "[False, False, True]\n"
         finally:
             await fork.close()
 
