@@ -18,6 +18,7 @@ from rlm.core.lm_handler import LMHandler  # type: ignore[import-not-found]
 from rlm.core.types import ModelUsageSummary, UsageSummary  # type: ignore[import-not-found]
 from rlm.environments import get_environment  # type: ignore[import-not-found]
 
+from tests.benchmarks import scripts
 from tests.benchmarks.scripts import ANSWER, LENGTH, reply
 from tests.benchmarks.worker import resident, seconds_of_python, serve, text_of
 
@@ -63,6 +64,12 @@ class ClockedClient(BaseLM):
     def get_last_usage(self) -> Any:
         """Nothing."""
         return ModelUsageSummary(1, 0, 0)
+
+
+def _child() -> ClockedClient:
+    client = ClockedClient()
+    client.replies = iter([reply('answer["content"] = str(len(context))\nanswer["ready"] = True')])
+    return client
 
 
 class Reference:
@@ -158,6 +165,19 @@ class Reference:
             "tear_down": back - stopped[0],
         }
 
+    def children(self, count: int, how: str) -> float:
+        """Seconds that so many `rlm_query` take in a cell, `one by one` or `batched`."""
+        self._client.play([scripts.children(count, how)])
+        clients = itertools.chain([self._client], iter(_child, None))
+        loop.get_client = lambda backend, options: next(clients)
+        rlm = loop.RLM(
+            backend_kwargs={"model_name": "scripted"},
+            environment=self._environment,
+            environment_kwargs=self._options,
+            max_depth=2,
+        )
+        return float(rlm.completion("text", root_prompt="?").response)
+
     def imports(self) -> dict[str, float]:
         """A Python that imports the package, and one that also looks up `RLM`: it is one and the same."""
         seconds = seconds_of_python("import rlm")
@@ -167,7 +187,7 @@ class Reference:
 def main() -> None:
     """Serve, in the mode that the command line names."""
     reference = Reference(sys.argv[1])
-    names = ("open", "cells", "close", "run", "imports")
+    names = ("open", "cells", "close", "run", "children", "imports")
     serve({name: getattr(reference, name) for name in names}, reference.close)
 
 

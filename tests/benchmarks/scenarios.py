@@ -83,6 +83,15 @@ def scenarios(*, quick: bool) -> list[Scenario]:
             _run,
             repetitions=repetitions,
         ),
+        *(
+            Scenario(
+                f"children_{name}",
+                {"seconds": f"20 children, {how}; each at its own limit"},
+                lambda worker, _, how=how: {"seconds": worker.do("children", count=20, how=how)},  # type: ignore[misc]
+                repetitions=2 if quick else 3,
+            )
+            for name, how in (("in_turn", "one by one"), ("batched", "batched"))
+        ),
         *(_starts(kind, repetitions, 20 if quick else 100) for kind in ("none", "bwrap")),
         Scenario(
             "iteration",

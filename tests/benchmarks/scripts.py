@@ -92,3 +92,21 @@ def number(i: int) -> str:
 def pages(count: int, chars: int) -> list[str]:
     """Cells with so many characters of output each; no two are the same."""
     return [f'print("{i:06}" + ("z" * 99 + "\\n") * {chars // 100})' for i in range(count)]
+
+
+def children(count: int, how: str) -> str:
+    """So many `rlm_query`, `one by one` or `batched`, that count their contexts' characters; the answer: the seconds.
+
+    It ends the run: what is printed beside children of the reference's that are in the same process is lost.
+    """
+    calls = {"one by one": "[rlm_query(text) for text in texts]", "batched": "rlm_query_batched(texts)"}
+    return f"""\
+import time
+texts = [f"part {{i}}" for i in range({count})]
+began = time.perf_counter()
+answers = {calls[how]}
+took = time.perf_counter() - began
+assert answers == ["6" if i < 10 else "7" for i in range({count})], answers
+answer["content"] = str(took)
+answer["ready"] = True
+"""

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter import RLM, Limits
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
+from tests.benchmarks import scripts
 from tests.benchmarks.scripts import LENGTH, reply
 from tests.benchmarks.worker import text_of
 
 PAUSE = 3.0
 """Seconds between two runs of a user's, in which a template comes up."""
-_CHILDREN = """
-import json, time
-texts = [f"part {{i}}" for i in range({count})]
-began = time.perf_counter()
-answers = {call}
-print(json.dumps(time.perf_counter() - began))
-assert answers == ["6" if i < 10 else "7" for i in range({count})], answers
-"""
-_CALLS = {"one by one": "[rlm_query(text) for text in texts]", "batched": "rlm_query_batched(texts)"}
 
 
 def started(model: Any, folder: str, kind: str, *, warm: bool) -> dict[str, float]:
@@ -63,14 +54,14 @@ def warmed(model: Any, folder: str, kind: str) -> float:
     return started(model, folder, kind, warm=True)["first"]
 
 
-def children(count: int, how: str, *, warm: bool, kind: str) -> float:
+def children(count: int, how: str, *, warm: bool = True, kind: str = "auto") -> float:
     """Seconds that so many `rlm_query` take in a cell, `one by one` or `batched`."""
-    cell = _CHILDREN.format(count=count, call=_CALLS[how])
-    root = ScriptedModel([reply(cell), reply("FINAL('done')")], name="scripted/root")
+    root = ScriptedModel([reply(scripts.children(count, how))], name="scripted/root")
     child = ScriptedModel([reply("FINAL(len(context))")] * count, name="scripted/child")
     limits = Limits(max_depth=2, max_subcalls=None, cell_seconds=None)
     result = RLM(root, sub_model=child, limits=limits, sandbox=kind, warm=warm, save=False).completion("?", "text")
-    return float(json.loads(_printed(result)))
+    assert result.answer is not None, result.message
+    return float(result.answer)
 
 
 def alive(count: int, *, warm: bool, kind: str) -> dict[str, float]:
@@ -125,8 +116,3 @@ def _private(kernel: Any) -> int:
         with contextlib.suppress(psutil.Error):
             total += each.memory_full_info().uss
     return total
-
-
-def _printed(result: Result) -> str:
-    assert result.stop_reason == "answered", result.message
-    return "".join(output["text"] for output in result.trajectory.iterations[0].cells[0].outputs)
