@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rlm_jupyter import parsing
-from rlm_jupyter.record.changes import cells_of, source_in
-from rlm_jupyter.record.notebook_file import joined
-from rlm_jupyter.record.notebook_layout import Layout
+from rlm_jupyter.record.changes import cells_of
+from rlm_jupyter.record.notebook_cell import source_of
+from rlm_jupyter.record.notebook_layout import id_base, segments_of
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import Record, ReplyReceived
+from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived, RunStarted
 from rlm_jupyter.types.values import CellPosition
 
 
@@ -25,19 +26,31 @@ def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[CellPosit
     """
     if not journaled or not files.shown.is_file():
         return {}
-    layout = Layout(files.objects)
-    for record in journaled:
-        layout.add(record)
-    pristine = {cell["id"]: cell for cell in cells_of(b"".join(joined([layout]))) or ()}
-    edited: dict[CellPosition, str] = {}
+    started = journaled[0]
+    ids = id_base(started.run_id if isinstance(started, RunStarted) else "")
+    written, edited = _written(journaled), dict[CellPosition, str]()
     for cell in cells_of(files.shown.read_bytes()) or ():
-        was, ours = pristine.get(cell.get("id", "")), cell.get("metadata", {}).get("rlm", {})
-        if was is None or cell.get("cell_type") != "code" or ours.get("role") != "code":
+        ours = cell.get("metadata", {}).get("rlm", {})
+        # a cell that somebody has copied has another id
+        if not str(cell.get("id", "")).startswith(f"{ids}-") or ours.get("role") != "code":
             continue
-        now = source_in(cell)
-        if now != source_in(was):
-            edited[ours["iteration"], ours["block"]] = now
+        position, now = (ours["iteration"], ours["block"]), source_of(cell)
+        if now not in written.get(position, [now]):
+            edited[position] = now
     return dict(sorted(edited.items()))
+
+
+def _written(journaled: Sequence[Record]) -> dict[CellPosition, list[str]]:
+    """Return the code that the run has put into its notebook, by its place; more than one where a cell was made anew."""
+    written: defaultdict[CellPosition, list[str]] = defaultdict(list)
+    for record in journaled:
+        if isinstance(record, ReplyReceived) and not record.rejected:
+            code = [segment.source for segment in segments_of(record)[0] if segment.kind != "prose"]
+            for block, source in enumerate(code):
+                written[record.iteration, block].append(source)
+        elif isinstance(record, CellFinished):
+            written[record.iteration, record.block].append(record.source)
+    return written
 
 
 def with_edits(reply: ReplyReceived, edited: dict[CellPosition, str]) -> ReplyReceived:

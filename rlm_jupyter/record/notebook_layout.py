@@ -185,9 +185,7 @@ class Layout:
 
     @property
     def _id_base(self) -> str:
-        # the end of a run id is what tells it from others; a cell's id has 64 characters at most
-        run_id = self._started.run_id if self._started is not None else ""
-        return re.sub(r"[^a-zA-Z0-9_-]", "-", run_id)[-32:]
+        return id_base(self._started.run_id if self._started is not None else "")
 
     def _begin(self, record: RunStarted, data: dict[str, Any]) -> None:
         if self._started is not None:
@@ -228,7 +226,7 @@ class Layout:
             return
         reply = self._replies
         self._replies += 1
-        segments, rest = _segments(record)
+        segments, rest = segments_of(record)
         if not any(segment.text for segment in segments):
             self._add("reply", record.iteration, "> The model's reply was empty.").add(dump(data))
             return
@@ -269,7 +267,13 @@ class Layout:
         cell.add(dump(data))
 
 
-def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
+def id_base(run_id: str) -> str:
+    """Return what the ids of a run's cells begin with; those of an iteration go on with its number and their own."""
+    # the end of a run id is what tells it from others; a cell's id has 64 characters at most
+    return re.sub(r"[^a-zA-Z0-9_-]", "-", run_id)[-32:]
+
+
+def segments_of(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
     """Return a reply's segments, and the rest that is not read; no block of a last reply is executed."""
     if record.forced:
         return (Segment("prose", record.text),), ""

@@ -31,7 +31,7 @@ from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.session_past import SessionPast
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, RLMError
-from rlm_jupyter.types.events import Event, RunPaused, RunUnpaused
+from rlm_jupyter.types.events import Event, RemarkMade, RunPaused, RunUnpaused
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Value
 
 _IN_USE = "the run is using its kernel: stop or pause it first"
@@ -134,6 +134,8 @@ class BackgroundSession(Answers):
         control.attach()  # it is heard while it waits for its turn, too
         try:
             # one kernel answers one prompt at a time; another waits for its turn
+            if self._turn.locked():
+                on_event(RemarkMade("Waiting until its kernel is free", passes=True))
             if not await self._take_turn(control):
                 return self._stopped(prompt, on_event, control.why_stopped)
             try:

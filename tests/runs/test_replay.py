@@ -262,6 +262,9 @@ async def test_a_cell_that_a_person_edited_is_taken_as_it_is_now(in_folder: Path
         await RLM.afork(result.path, edit=True)
     document = nbformat.read(result.path, as_version=4)
     [edited] = [cell for cell in document.cells if "x.append" in cell.source]
+    first = next(cell for cell in document.cells if cell.metadata.get("rlm", {}).get("role") == "code")
+    # a copy is a cell of their own, and says nothing of the run's
+    document.cells.append(nbformat.from_dict(first | {"id": "a-copy", "source": "of their own"}))
     edited.source = edited.source.replace(
         "x.append(llm_query('c'))", "x.append(llm_query('c')); x.append(llm_query('new'))"
     )

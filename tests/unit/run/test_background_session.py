@@ -12,7 +12,7 @@ from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.errors import ConfigurationError
-from rlm_jupyter.types.events import Event, RunEnded, RunStarted
+from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, RunStarted
 
 SLEEP = "```repl\nimport time\nx = 1\ntime.sleep(60)\n```"
 
@@ -38,7 +38,8 @@ def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
     result = queued.result(60)
     assert (result.stop_reason, result.answer, result.cost) == ("cancelled", None, 0.0)
     assert "its turn had not come" in result.message
-    assert [type(event) for event in events] == [RunStarted, RunEnded]
+    assert events[0] == RemarkMade("Waiting until its kernel is free", passes=True)
+    assert [type(event) for event in events[1:]] == [RunStarted, RunEnded]
     assert not first.done
     # nothing is kept of what did not begin
     [notebook] = (tmp_path / "rlm_runs").glob("*.ipynb")
