@@ -105,7 +105,7 @@ class Workers:
         while True:
             task = replace(self._ready, item=_bare(item), share=share, spent=SpentBefore.of(found), retries=retries)
             try:
-                async with self._whole.reserve(share.max_tokens or 0, share.max_cost or 0.0) as bill:
+                async with self._whole.set_aside(share.max_tokens or 0, share.max_cost or 0.0) as bill:
                     done = await self._done(task, item.name)
                     bill.add(Usage(input_tokens=done.tokens), done.cost)
             except LimitReached as refusal:

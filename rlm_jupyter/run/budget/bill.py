@@ -14,6 +14,6 @@ class Bill:
         """US dollars; `None` once a price was unknown."""
 
     def add(self, usage: Usage, cost: float | None) -> None:
-        """Add what was used; the account that holds the limits is settled by `Ledger.request`."""
+        """Add what was used; the account that holds the limits is settled by `Ledger.reserve`."""
         self.usage += usage
         self.cost = None if cost is None or self.cost is None else self.cost + cost

@@ -44,7 +44,7 @@ class Request:
 async def billed(request: Request, ledger: Ledger, bill: Bill, held_back: HeldBack | None) -> Reply:
     """Return one reply: reserved before, settled after, whatever becomes of it."""
     cost = most_cost(request.model, request.most)
-    async with ledger.request(request.most, cost, model=request.model.name, held_back=held_back) as entry:
+    async with ledger.reserve(request.most, cost, model=request.model.name, held_back=held_back) as entry:
         try:
             return await _send_when_allowed(request, ledger, entry)
         finally:

@@ -178,7 +178,7 @@ class Ledger:
         return max(self.limits.max_cost - (self.cost or 0.0) - held, 0.0)
 
     @asynccontextmanager
-    async def request(
+    async def reserve(
         self, most: Usage, cost: float | None = None, *, model: str = "", held_back: HeldBack | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve the most that a request can use, and settle what it did use on leaving.
@@ -198,20 +198,20 @@ class Ledger:
             It would not fit, even with nothing else in flight; or the time is up.
         """
         excess = self.overbilling.factor(model)
-        async with self.reserve(int(most.total_tokens * excess), (cost or 0.0) * excess, held_back) as entry:
+        async with self.set_aside(int(most.total_tokens * excess), (cost or 0.0) * excess, held_back) as entry:
             try:
                 yield entry
             finally:
                 self.overbilling.compare(model, entry, most, cost)
 
     @asynccontextmanager
-    async def reserve(self, tokens: int, cost: float, held_back: HeldBack | None = None) -> AsyncIterator[Bill]:
-        """Reserve so many tokens and US dollars, and settle what was used of them on leaving.
+    async def set_aside(self, tokens: int, cost: float, held_back: HeldBack | None = None) -> AsyncIterator[Bill]:
+        """Set aside so many tokens and US dollars, and settle what was used of them on leaving.
 
         Raises
         ------
         LimitReached
-            As for `request`.
+            As for `reserve`.
         """
         if self._queue.locked() or not self._take(tokens, cost, held_back):
             async with self.deadline.in_time():

@@ -43,15 +43,15 @@ class PartLedger(Ledger):
         return self._whole.rate_limiter(provider, slots)
 
     @asynccontextmanager
-    async def request(
+    async def reserve(
         self, most: Usage, cost: float | None = None, *, model: str = "", held_back: HeldBack | None = None
     ) -> AsyncIterator[Bill]:
-        """Reserve and settle a request, as `Ledger.request`, in both accounts."""
+        """Reserve and settle a request, as `Ledger.reserve`, in both accounts."""
         async with AsyncExitStack() as stack:
-            entry = await stack.enter_async_context(super().request(most, cost, model=model, held_back=held_back))
+            entry = await stack.enter_async_context(super().reserve(most, cost, model=model, held_back=held_back))
             async with self.deadline.in_time():
                 try:
-                    whole = await stack.enter_async_context(self._whole.request(most, cost, model=model))
+                    whole = await stack.enter_async_context(self._whole.reserve(most, cost, model=model))
                 except LimitReached as refusal:
                     self._on_refused(refusal)
                     await asyncio.Event().wait()  # for the end

@@ -100,16 +100,16 @@ def test_no_other_request_takes_the_room_of_a_last_word(requests: list[tuple[int
 
                 async def ask(tokens: int, share: float) -> None:
                     with contextlib.suppress(LimitReached):
-                        async with ledger.request(Usage(tokens)) as bill:
+                        async with ledger.reserve(Usage(tokens)) as bill:
                             await asyncio.sleep(0)
                             bill.add(Usage(int(tokens * share)), 0.0)
 
                 await asyncio.gather(*(ask(tokens, share) for _, tokens, share in requests))
                 assert ledger.usage.total_tokens <= most - root.tokens - child.tokens
                 assert child.seconds == 3.0
-                async with ledger.request(Usage(child.tokens), held_back=child) as bill:
+                async with ledger.reserve(Usage(child.tokens), held_back=child) as bill:
                     bill.add(Usage(child.tokens), 0.0)
-            async with ledger.request(Usage(root.tokens), held_back=root) as bill:
+            async with ledger.reserve(Usage(root.tokens), held_back=root) as bill:
                 bill.add(Usage(root.tokens), 0.0)
         assert ledger.usage.total_tokens <= most
         assert ledger.tokens_left() == most - ledger.usage.total_tokens

@@ -26,7 +26,7 @@ async def use(ledger: Ledger, reserved: int, used: int, price: float = PRICE) ->
     """A request through all that it has to wait for."""
     try:
         async with (
-            ledger.request(Usage(reserved), reserved * price) as entry,
+            ledger.reserve(Usage(reserved), reserved * price) as entry,
             ledger.turn(ledger.rate_limiter("anybody")),
         ):
             await asyncio.sleep(random.random() * 0.002)
@@ -155,7 +155,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     async def request(self, one: Asked) -> None:
         try:
-            async with self.ledger.request(Usage(one.tokens)) as entry:
+            async with self.ledger.reserve(Usage(one.tokens)) as entry:
                 one.state = "served"
                 try:
                     await one.go_on.wait()
@@ -256,7 +256,7 @@ async def test_a_cancelled_request_gives_its_reservation_back() -> None:
     ledger = Ledger(Limits(max_tokens=100))
 
     async def hang() -> None:
-        async with ledger.request(Usage(90)):
+        async with ledger.reserve(Usage(90)):
             await asyncio.sleep(60)
 
     hanging = asyncio.create_task(hang())
@@ -270,7 +270,7 @@ async def test_a_cancelled_request_gives_its_reservation_back() -> None:
 
 async def test_an_unknown_cost_makes_the_sum_unknown() -> None:
     ledger = Ledger(Limits())
-    async with ledger.request(Usage(1, 1)) as entry:
+    async with ledger.reserve(Usage(1, 1)) as entry:
         entry.add(Usage(1, 1), None)
     assert ledger.cost is None
     assert ledger.usage.total_tokens == 2
@@ -297,22 +297,22 @@ async def test_who_bills_more_than_was_asked_for_is_named_and_gets_less_the_next
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ledger = Ledger(Limits(max_tokens=1000))
-    async with ledger.request(Usage(50, 50), model="some/model") as entry:
+    async with ledger.reserve(Usage(50, 50), model="some/model") as entry:
         entry.add(Usage(50, 250), 0.0)
     assert ledger.overbilling.found == {"some/model": "some/model billed 250 output tokens where 50 were allowed"}
     assert "some/model billed 250 output tokens" in caplog.text
     assert ledger.usage.total_tokens == 300
     # three times as much as was reserved: from now on it is asked only where that fits
     with pytest.raises(LimitReached, match="may use 750 tokens, and 700"):
-        async with ledger.request(Usage(150, 100), model="some/model"):
+        async with ledger.reserve(Usage(150, 100), model="some/model"):
             pass
-    async with ledger.request(Usage(150, 100), model="other/model"):
+    async with ledger.reserve(Usage(150, 100), model="other/model"):
         pass
 
 
 async def test_what_a_request_uses_beside_its_cap_is_no_excess() -> None:
     ledger = Ledger(Limits())
-    async with ledger.request(Usage(50, 50), 1.0, model="some/model") as entry:
+    async with ledger.reserve(Usage(50, 50), 1.0, model="some/model") as entry:
         entry.add(Usage(50, 50), 1.0)
     assert ledger.overbilling.found == {}
 
@@ -334,7 +334,7 @@ async def test_nobody_waits_longer_than_the_time_that_is_left(what: str) -> None
 
     def waited_for() -> Any:
         return {
-            "room": lambda: ledger.request(Usage(60)),
+            "room": lambda: ledger.reserve(Usage(60)),
             "a turn": lambda: ledger.turn(ledger.rate_limiter("x")),
             "a kernel": lambda: ledger.kernels.hold(1),
         }[what]()

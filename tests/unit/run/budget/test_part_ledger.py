@@ -31,7 +31,7 @@ async def test_what_all_use_together_never_exceeds_the_whole(seed: int) -> None:
         part = PartLedger(Limits(), whole, on_refused)
         for _ in range(200):
             most = chance.randrange(10, 120)
-            async with part.request(Usage(output_tokens=most), most / 1_000) as entry:
+            async with part.reserve(Usage(output_tokens=most), most / 1_000) as entry:
                 await asyncio.sleep(chance.random() / 1_000)
                 used = chance.randrange(1, most + 1)
                 entry.add(Usage(output_tokens=used), used / 1_000)
@@ -49,7 +49,7 @@ async def test_a_run_is_held_to_its_own_limits_too_and_the_whole_does_not_mind()
     whole = Ledger(Limits(max_tokens=1_000))
     part = PartLedger(Limits(max_tokens=50), whole, lambda refusal: pytest.fail(str(refusal)))
     with pytest.raises(LimitReached, match="60 tokens, and 50 of 50 are left"):
-        async with part.request(Usage(output_tokens=60)):
+        async with part.reserve(Usage(output_tokens=60)):
             pass
     assert whole.usage.total_tokens == 0
 
