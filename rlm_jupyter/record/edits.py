@@ -41,7 +41,7 @@ def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[CellPosit
 
 
 def _written(journaled: Sequence[Record]) -> dict[CellPosition, list[str]]:
-    """Return the code that the run has put into its notebook, by its place; more than one where a cell was made anew."""
+    """Return the code that the run has put into its notebook, by its place; more than one where a cell was remade."""
     written: defaultdict[CellPosition, list[str]] = defaultdict(list)
     for record in journaled:
         if isinstance(record, ReplyReceived) and not record.rejected:

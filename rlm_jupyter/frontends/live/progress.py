@@ -96,11 +96,11 @@ def start(
     if getattr(shell, "kernel", None) is None:
         if hint:
             print(hint)  # noqa: T201
-        return TerminalProgress(quiet=quiet)
+        return ConsoleProgress(quiet=quiet)
     return PageProgress(shell, view, here=here, hint=hint)
 
 
-class TerminalProgress:
+class ConsoleProgress:
     """Prints a line for each iteration, and below them, on a terminal, the headline, twice a second."""
 
     def __init__(self, *, quiet: bool = False) -> None:

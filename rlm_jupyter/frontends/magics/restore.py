@@ -21,7 +21,7 @@ from rlm_jupyter.kernel.guest.search import SEARCH, search_in
 from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.tool_functions import tool_functions
-from rlm_jupyter.kernel.guest.trajectory_view import Trajectory as Past
+from rlm_jupyter.kernel.guest.trajectory_view import TrajectoryView
 from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.run_files import read_files
@@ -82,7 +82,7 @@ class _Restored:
         self._shell = shell
         self._trajectory = trajectory
         self._calls = KernelCalls(trajectory)
-        self._past = Past(self._calls)
+        self._past = TrajectoryView(self._calls)
         self._names = ProtectedNames(shell)
         self._own: set[str] = set()
         self._source = ""

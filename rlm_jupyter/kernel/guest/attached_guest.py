@@ -18,7 +18,7 @@ from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.namespace import ProtectedNames
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls, functions
 from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
-from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
+from rlm_jupyter.kernel.guest.trajectory_view import TrajectoryView
 
 _MISSING: Any = object()
 _MAGIC = "llm_query"
@@ -107,7 +107,7 @@ class AttachedGuest(Guest):
         elif "context" not in kernel.shell.user_ns:
             names.protect({"context": ""})
         if answers is not None:
-            trajectory = {TRAJECTORY: Trajectory(answers)} if TRAJECTORY in names.protected else {}
+            trajectory = {TRAJECTORY: TrajectoryView(answers)} if TRAJECTORY in names.protected else {}
             names.protect(functions(answers) | trajectory)
         kernel.rlm_attached = self
         self._tap(self._take)

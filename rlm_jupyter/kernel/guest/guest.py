@@ -23,7 +23,7 @@ from rlm_jupyter.kernel.guest.search import SEARCH, search_in
 from rlm_jupyter.kernel.guest.subcall_client import SubcallClient, SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
-from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
+from rlm_jupyter.kernel.guest.trajectory_view import TrajectoryView
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.quoted import quoted
 
@@ -70,7 +70,7 @@ class Guest:
         )
         self.wire = wire(kernel, self._receive)
         self.calls = SubcallClient(self.wire, self.running_cell, self._refusal, self._context_name)
-        self._trajectory = Trajectory(self.calls)
+        self._trajectory = TrajectoryView(self.calls)
         self._names.protect(
             functions(self.calls)
             | self._finals.functions()

@@ -1,4 +1,4 @@
-"""`Trajectory`: what the model has done so far, as data in its kernel.
+"""`TrajectoryView`: what the model has done so far, as data in its kernel.
 
 The host has the record, so nothing is sent until a cell looks; then what is new since the last look comes over the
 channel of the sub-calls. A kernel that was restarted asks for all of it again.
@@ -26,7 +26,7 @@ _ECHOES = ("Match(number=", "trajectory.search(")
 """In lines that only repeat what was searched for, and found."""
 
 
-class Iteration(NamedTuple):
+class IterationView(NamedTuple):
     """One iteration that is over."""
 
     number: int
@@ -55,7 +55,7 @@ class Match(NamedTuple):
     line: str
 
 
-class Trajectory:
+class TrajectoryView:
     """The iterations so far: `trajectory[3]` is iteration 3, `trajectory[-1]` the last one that is over.
 
     Each has .number, .reply, .code, .outputs and .notices. `trajectory.search("some words")` finds lines.
@@ -68,7 +68,7 @@ class Trajectory:
 
     def __init__(self, calls: MakesCalls) -> None:
         self._calls = calls
-        self._iterations: list[Iteration] = []
+        self._iterations: list[IterationView] = []
         self._lock = threading.Lock()
 
     def forget(self) -> None:
@@ -97,19 +97,19 @@ class Trajectory:
     def __len__(self) -> int:
         return len(self._known())
 
-    def __iter__(self) -> Iterator[Iteration]:
+    def __iter__(self) -> Iterator[IterationView]:
         return iter([*self._known()])
 
-    def __reversed__(self) -> Iterator[Iteration]:
+    def __reversed__(self) -> Iterator[IterationView]:
         return reversed([*self._known()])
 
     @overload
-    def __getitem__(self, number: int) -> Iteration: ...
+    def __getitem__(self, number: int) -> IterationView: ...
 
     @overload
-    def __getitem__(self, number: slice) -> list[Iteration]: ...
+    def __getitem__(self, number: slice) -> list[IterationView]: ...
 
-    def __getitem__(self, number: int | slice) -> Iteration | list[Iteration]:
+    def __getitem__(self, number: int | slice) -> IterationView | list[IterationView]:
         known = self._known()
         if isinstance(number, slice):
             return known[slice(_index(number.start), _index(number.stop), number.step)]
@@ -125,7 +125,7 @@ class Trajectory:
             'trajectory.search("some words") finds lines.'
         )
 
-    def _known(self) -> list[Iteration]:
+    def _known(self) -> list[IterationView]:
         """Return all iterations that are over, after having asked for those that are new."""
         with self._lock:
             more = True
@@ -134,7 +134,7 @@ class Trajectory:
                 if isinstance(answer, SubcallFailure):
                     raise SubcallError(answer.reason)
                 given: dict[str, Any] = json.loads(answer)
-                self._iterations += [Iteration(**one) for one in given["iterations"]]
+                self._iterations += [IterationView(**one) for one in given["iterations"]]
                 more = given["more"]
             return self._iterations
 
@@ -143,7 +143,7 @@ def _index(number: int | None) -> int | None:
     return number - 1 if number is not None and number > 0 else number
 
 
-def _found(iteration: Iteration, text: str | re.Pattern[str], words: list[str]) -> Iterator[Match]:
+def _found(iteration: IterationView, text: str | re.Pattern[str], words: list[str]) -> Iterator[Match]:
     for part in _PARTS:
         for line in _said(iteration, part).splitlines():
             if any(echo in line for echo in _ECHOES):
@@ -158,7 +158,7 @@ def _found(iteration: Iteration, text: str | re.Pattern[str], words: list[str]) 
                 yield Match(iteration.number, part, _cut(line, at))
 
 
-def _said(iteration: Iteration, part: str) -> str:
+def _said(iteration: IterationView, part: str) -> str:
     """Return a part of an iteration; of the reply what is beside the code, which is a part of its own."""
     whole = str(getattr(iteration, part))
     if part != "reply":
