@@ -176,7 +176,7 @@ class PolicyRegistry:
     @classmethod
     def _known(cls, kind: Kind) -> dict[str, type[Policy]]:
         known = cls._policies[kind]
-        if "lenient" not in cls._policies["reward"]:
+        if "lenient" not in cls._policies["reward"]:  # one of ours: they are not there yet
             # imported late: `composite`, one of them, imports this module
             builtin = import_module("rlm_jupyter.policies.builtin")
             cls._policies["termination"].update({policy.name: policy for policy in builtin.TERMINATION})

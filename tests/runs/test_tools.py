@@ -522,6 +522,9 @@ def test_a_notebooks_own_kernel_has_its_functions(in_folder: Path) -> None:
         assert (
             "with what is there: leave --tool and --mcp out" in notebook.run("%%rlm --here --tool print\nWhat?").error
         )
+        for option in ("--samples 3", "--strategy auto", "--require-agreement"):
+            error = notebook.run(f"%%rlm --here -m extractive {option}\nWhat?").error
+            assert f"takes one run, in one kernel: leave {option.split()[0]} out" in error
 
 
 def test_what_a_tool_prints_does_not_stand_before_the_answer(in_folder: Path) -> None:

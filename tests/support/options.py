@@ -12,8 +12,8 @@ _HEAD = """\
 
 Of `jupyter rlm run` (and `batch`, but for `--session`, `--ledger`, `--estimate` and files to make), of `%rlm` and `%%rlm`, of `jupyter rlm resume` and `fork`, and of `%rlm_resume`. What is marked
 under `%config` can be set once: `%config RLMMagics.max_cost = 0.50`, by the name that stands there, if one does. In Python the limits are fields of `Limits`
-([limits and cost](limits.md)), `--read`, `--write` and `--container-image` fields of `Sandbox`; most others are arguments of
-`RLM`, by the name that stands under `%config`, if one does. `RLM` alone takes `kernel_name`, `cwd`, `warm` and `api_key`.
+([limits and cost](limits.md)), `--read`, `--write` and `--container-image` fields of `Sandbox`; `--tool`, `--output` and `--schema` are
+`tools=`, `outputs=` and `answer=` of `RLM`, most others its arguments by the name that stands under `%config`, if one does. `RLM` alone takes `kernel_name`, `cwd`, `warm` and `api_key`.
 
 """
 

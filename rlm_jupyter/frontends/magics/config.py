@@ -36,7 +36,7 @@ _OF_A_SERVER = frozenset({"base_url", "window", "model_options"})
 """What is given for the model of one provider."""
 _OF_OTHER_KERNELS = frozenset({"insurance", "preload", "kernel", "token"})
 """What has no meaning under `--here`: the kernel is there."""
-_UNDER_HERE = {"samples": 1, "strategy": "loop"}
+_UNDER_HERE: dict[str, object] = {"samples": 1, "strategy": "loop", "require_agreement": False}
 _LIMITS = tuple(option.name for option in options_of("magic") if option.group == "limits")
 _SENT = "rlm_settings"
 """In the metadata of a page's execute request: its settings, by the names of the traits."""
@@ -154,8 +154,8 @@ class Configured(Magics, OptionTraits):
         where = "--here" if options.here else "--approve"
         for name, one in _UNDER_HERE.items():
             if getattr(options, name) not in {None, one}:
-                raise ConfigurationError(f"{where} takes one run, in one kernel: leave --{name} out.")
-        return {name: value for name, value in found.items() if name not in {*_UNDER_HERE, "require_agreement"}}
+                raise ConfigurationError(f"{where} takes one run, in one kernel: leave --{name.replace('_', '-')} out.")
+        return {name: value for name, value in found.items() if name not in _UNDER_HERE}
 
     def _answer_type(self, options: Namespace) -> object:
         """Return what the answer must be: the user's own expression, or a schema in a file."""
