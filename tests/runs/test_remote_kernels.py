@@ -176,6 +176,14 @@ async def test_cells_are_interrupted_and_floods_cut(kernel: RemoteKernel) -> Non
     assert (await kernel.execute("input()")).status == "error"
 
 
+@pytest.mark.timeout(300)
+async def test_one_flood_after_the_other_comes_through(kernel: RemoteKernel) -> None:
+    for number in range(25):
+        async with asyncio.timeout(30):  # it takes a second: what the guest reads and sends at once must not stall it
+            flood = await kernel.execute("for i in range(2000): display(i)")
+        assert len(flood.outputs) == 2_000, number
+
+
 async def test_a_kernel_that_dies_or_is_culled_is_started_anew(
     server: str, kernel: RemoteKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,9 @@ class LinkedWire(Wire):
 
     def _say(self, content: dict[str, Any], buffers: Sequence[Frame]) -> None:
         self._outbox.append([*self._host, *self._signing.encode(LINK, content, buffers=buffers)])
-        self._flush()
+        # never while a message is taken: that may be in a flush of the stream, and one within another loops for good as
+        # soon as a message comes between the two (`ZMQStream.flush` reads no more then, and waits for what is there)
+        self._loop.call_soon(self._flush)
 
     def _take(self, channel: str, parts: list[Frame]) -> None:
         if channel == "shell":

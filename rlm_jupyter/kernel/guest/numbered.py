@@ -87,7 +87,8 @@ class Numbered:
         """Take what a link message brings; return whether the other end has to be told that one before it was lost."""
         self.settle(content["seen"])
         if content["n"] != self.seen + 1:
-            return self.lacks(content["n"])
+            # told once: with one message those behind it come to nothing, up to a window of them
+            return self._told_lost != self.seen and self.lacks(content["n"])
         self.seen += 1
         if "more" not in content:
             self._take(content["channel"], [*buffers])
@@ -101,11 +102,14 @@ class Numbered:
         return False
 
     def lacks(self, posted: int) -> bool:
-        """Return whether the other end, which has sent so many, has to be told that some were lost; once for each."""
-        is_news = posted > self.seen and self._told_lost != self.seen
-        if is_news:
-            self._told_lost = self.seen
-        return is_news
+        """Return whether the other end, which has sent so many, has to be told that some were lost.
+
+        Each beat of a connection asks: what was sent again may be lost as well.
+        """
+        if posted <= self.seen:
+            return False
+        self._told_lost = self.seen
+        return True
 
     def settle(self, seen: int) -> None:
         """Forget what the other end has, and send what waits."""

@@ -77,3 +77,25 @@ def test_no_more_are_on_their_way_than_a_server_holds() -> None:
     ends.deliver()
     assert len(ends.taken["b"]) == 1_000
     assert ends.ends["a"].waiting < 32
+
+
+def test_what_is_lost_once_more_is_sent_once_more() -> None:
+    ends = Ends(0, 0)
+    ends.reconnect()
+    a, b = ends.ends["a"], ends.ends["b"]
+    for number in range(4):
+        a.send("control", [f"{number}".encode()])
+    told = 0
+    while ends.on_the_way:
+        _, content, buffers = ends.on_the_way.pop(0)
+        told += content["n"] != 1 and b.receive(content, buffers)
+    assert told == 1  # the others are lost with it
+    for _ in range(2):
+        assert b.lacks(a.posted)
+        a.resume(b.seen)
+        ends.on_the_way.clear()  # and these, too
+    assert b.lacks(a.posted)
+    a.resume(b.seen)
+    ends.deliver()
+    assert not b.lacks(a.posted)
+    assert ends.taken["b"] == [b"0", b"1", b"2", b"3"]
