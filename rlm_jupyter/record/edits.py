@@ -31,8 +31,9 @@ def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[CellPosit
     written, edited = _written(journaled), dict[CellPosition, str]()
     for cell in cells_of(files.shown.read_bytes()) or ():
         ours = cell.get("metadata", {}).get("rlm", {})
-        # a cell that somebody has copied has another id
-        if not str(cell.get("id", "")).startswith(f"{ids}-") or ours.get("role") != "code":
+        if cell.get("cell_type") != "code" or ours.get("role") != "code":
+            continue
+        if not str(cell.get("id", "")).startswith(f"{ids}-"):  # somebody has copied it
             continue
         position, now = (ours["iteration"], ours["block"]), source_of(cell)
         if now not in written.get(position, [now]):

@@ -280,8 +280,8 @@ def _listening(context: Any, kind: int, fd: int, path: str) -> Any:
 def _count_as_old() -> None:
     """Count all objects as old for the garbage collector.
 
-    It looks at all young ones after every few hundred new ones, as we make here: at a list of 8 million that a cell has
-    just made for a tenth of a second.
+    It looks at all young ones after every few hundred new ones, as many as we make here: a list of 8 million that a
+    cell has just made costs a tenth of a second. What a template had frozen takes part in full collections from now on.
     """
     gc.freeze()
     gc.unfreeze()
