@@ -265,6 +265,9 @@ async def test_a_cell_that_a_person_edited_is_taken_as_it_is_now(in_folder: Path
     first = next(cell for cell in document.cells if cell.metadata.get("rlm", {}).get("role") == "code")
     # a copy is a cell of their own, and says nothing of the run's
     document.cells.append(nbformat.from_dict(first | {"id": "a-copy", "source": "of their own"}))
+    # and so is one that was turned into text
+    text = {"cell_type": "markdown", "id": first.id, "metadata": first.metadata, "source": "It was code."}
+    document.cells[document.cells.index(first)] = nbformat.from_dict(text)
     edited.source = edited.source.replace(
         "x.append(llm_query('c'))", "x.append(llm_query('c')); x.append(llm_query('new'))"
     )
