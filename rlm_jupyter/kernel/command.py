@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlm_jupyter.kernel.directory import not_made
-from rlm_jupyter.kernel.guest.confine import VARIABLE
+from rlm_jupyter.kernel.guest.confine import SAFE_PATH, VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.types.errors import ConfigurationError
@@ -32,6 +32,7 @@ PASSED_ON = frozenset(_NAMES.split())
 """
 
 
+_INSTALLED = {"site-packages", "dist-packages"}
 _LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Asks for large pages where a block is large, from glibc 2.35 on (its manual, "Memory Allocation Tunables").
 
@@ -73,7 +74,7 @@ def guest_command(
         There is no such kernelspec, or it is none of Python's.
     """
     env = dict(passed_on() if passed is None else passed) | own_directories(directory, sandbox)
-    env |= _LARGE_PAGES | {"PYTHONHASHSEED": "0"}
+    env |= _LARGE_PAGES | {"PYTHONHASHSEED": "0", SAFE_PATH: "1"}
     argv, arguments = [sys.executable, "-m", _GUEST], ["-f", "{connection_file}"]
     if kernel_name is not None:
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel  # takes longer than all of the rest
@@ -99,6 +100,8 @@ def guest_command(
         library.mkdir()
         (library / "rlm_jupyter").symlink_to(Path(__file__).parents[1], target_is_directory=True)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(library), env.get("PYTHONPATH")]))
+    elif (root := Path(__file__).parents[2]).name not in _INSTALLED:  # a checkout, which may be no more than that
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), str(root)]))
     env[VARIABLE] = _confined(sandbox, template=template)
     return argv, [*arguments, "--HistoryManager.enabled=False"], env
 

@@ -21,11 +21,10 @@ from typing import Any
 from rlm_jupyter.kernel.command import guest_command, own_directories, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.forked_kernel import ForkedKernel, KernelEnvironment, TemplateError
-from rlm_jupyter.kernel.guest.confine import VARIABLE
+from rlm_jupyter.kernel.guest.confine import SAFE_PATH, VARIABLE
 from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
 from rlm_jupyter.kernel.ready_kernel import IDLE_SECONDS, ReadyKernel
 from rlm_jupyter.kernel.sandbox import bwrap
-from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 
@@ -68,7 +67,7 @@ class Template:
             with theirs:
                 return launcher.start(
                     [*argv, "--template", str(theirs.fileno()), *environment.preload, "--", *arguments],
-                    env=_starting(self._variables, environment.sandbox),
+                    env=_starting(self._variables, environment),
                     cwd=str(environment.cwd),
                     pass_fds=[theirs.fileno()],
                 )
@@ -158,11 +157,12 @@ class Template:
     ) -> SupervisedProcess:
         environment = self.environment
         sandbox = environment.sandbox
-        variables.pop(VARIABLE)
+        for name in (VARIABLE, SAFE_PATH):
+            variables.pop(name, None)
         boxed = sandbox.kind == "bwrap"
         request = {
             "environment": variables,
-            "cwd": str(environment.cwd) if sandbox.shows(environment.cwd) else bwrap.WORK,
+            "cwd": _folder(environment),
             "memory": sandbox.memory,
             "processes": process_limit(sandbox),
             "disk": sandbox.disk if boxed else None,
@@ -253,15 +253,21 @@ def _connection(directory: KernelDirectory) -> dict[str, Any]:
     return about | {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
 
 
-def _starting(env: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
+def _folder(environment: KernelEnvironment) -> str:
+    """Return where its kernels work."""
+    return str(environment.cwd) if environment.sandbox.shows(environment.cwd) else bwrap.WORK
+
+
+def _starting(env: Mapping[str, str], environment: KernelEnvironment) -> dict[str, str]:
     """Return the environment in which a template starts.
 
     Until it has given up its rights over the sandbox (`guest/namespaces.py`), it must find no module that a run could
     have written: those of the user's, beyond what is installed, it looks for later.
     """
     env = dict(env)
-    if sandbox.kind == "bwrap":
+    if environment.sandbox.kind == "bwrap":
         env["PYTHONPATH"], _, others = env["PYTHONPATH"].partition(os.pathsep)
         asked = json.loads(env[VARIABLE])
-        env[VARIABLE] = json.dumps(asked | {"path": [path for path in others.split(os.pathsep) if path]})
+        later = {"path": [path for path in others.split(os.pathsep) if path], "cwd": _folder(environment)}
+        env[VARIABLE] = json.dumps(asked | later)
     return env

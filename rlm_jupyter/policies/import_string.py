@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 from rlm_jupyter.types.errors import ConfigurationError
+
+
+def import_from_working_folder() -> None:
+    """Look for modules in the working folder last, in a process of ours that holds keys and imports while it works.
+
+    Were that first, a module called `queue` there would be taken for the standard one.
+    """
+    if "" not in sys.path:
+        sys.path.append("")
 
 
 def imported(path: str) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import fields
@@ -41,14 +40,13 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
     from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
+    from rlm_jupyter.policies.import_string import import_from_working_folder
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
     from rlm_jupyter.run.answer_type import read_schema
     from rlm_jupyter.run.mcp.config import named_servers
     from rlm_jupyter.run.toolbox import imported_tools
 
-    # a policy of the user's own is looked for where they stand, as `python -m` does
-    if sys.path[:1] != [here := str(Path.cwd())]:
-        sys.path.insert(0, here)
+    import_from_working_folder()  # where policies and tools of the user's own are
     read: dict[str, Callable[[Any], Any]] = {
         "option": parsed,
         "sub_option": parsed,

@@ -106,7 +106,7 @@ def install(name: str, arguments: Sequence[str], keys: Sequence[str], *, merge: 
 
 def _server(client: Client, arguments: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
     program = Path(sys.executable).with_name("jupyter-rlm")
-    command = [str(program)] if program.exists() else [sys.executable, "-m", "rlm_jupyter.frontends.cli.main"]
+    command = [str(program)] if program.exists() else [sys.executable, "-P", "-m", "rlm_jupyter.frontends.cli.main"]
     patience = ["--wait", str(_PATIENCE_SECONDS - 60)] if client.is_patient and "--wait" not in arguments else []
     found: dict[str, Any] = {"command": command[0], "args": [*command[1:], *arguments, *patience]}
     if keys and client.variable:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import terminal
@@ -35,13 +33,13 @@ def rlm_as_saved(args: Namespace, saved: SavedRun, surface: Surface, **options: 
     from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
+    from rlm_jupyter.policies.import_string import import_from_working_folder
     from rlm_jupyter.replay.recorded_configuration import configuration
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.run.mcp.config import named_servers
     from rlm_jupyter.run.toolbox import imported_tools
 
-    # a policy of the user's own is looked for where they stand, as `python -m` does
-    sys.path.insert(0, str(Path.cwd()))
+    import_from_working_folder()  # where policies and tools of the user's own are
     read: dict[str, Callable[[Any], Any]] = {
         "option": parsed,
         "sub_option": parsed,

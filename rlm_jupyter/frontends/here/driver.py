@@ -14,6 +14,7 @@ from rlm_jupyter.frontends.here.remote_control import Steered
 from rlm_jupyter.kernel.attached import AttachedKernel
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.template_pool import expect_no_next_run
+from rlm_jupyter.policies.import_string import import_from_working_folder
 from rlm_jupyter.record import catalog, store
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
@@ -127,5 +128,6 @@ def main() -> None:
     if isinstance(request, DriverRequest):
         os.environ.update(request.keys)
         expect_no_next_run()
+        import_from_working_folder()
         asyncio.run(Drive(request, pipe).run())
     pipe.close(_EXIT_SECONDS)

@@ -51,7 +51,7 @@ class DriverProcess:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rlm_jupyter.frontends.here"],
+                [sys.executable, "-P", "-m", "rlm_jupyter.frontends.here"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,

@@ -12,6 +12,7 @@ from tornado.ioloop import IOLoop
 from traitlets import Type
 
 from rlm_jupyter.frontends.rlm_kernel.kernel import RLMKernel
+from rlm_jupyter.policies.import_string import import_from_working_folder
 
 _JOIN_SECONDS = 2.0
 
@@ -21,6 +22,10 @@ class RLMKernelApp(IPKernelApp):
 
     name = "rlm-kernel"
     kernel_class: Any = Type(RLMKernel, klass="ipykernel.kernelbase.Kernel")
+
+    def init_path(self) -> None:
+        """Look for modules in the notebook's folder last: nobody's code runs here."""
+        import_from_working_folder()
 
     def init_kernel(self) -> None:
         """Create the kernel, and from now on take its signals: a run ends on its own loop, never by an exception."""

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from rlm_jupyter.kernel.guest.confine import confine
+from rlm_jupyter.kernel.guest.confine import SAFE_PATH, confine
 
 forks: int | None = None
 if __name__ == "__main__":
+    os.environ.pop(SAFE_PATH, None)  # scripts that the kernel starts find what lies beside them
     forks = confine()  # before the first thread, which would keep what it has
 
 # ipykernel imports debugpy when it can (80 ms and 8 MB), and nobody debugs a model's kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rlm_jupyter.kernel.guest.stand_ins import ControlContext, replaced, stream,
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
 from rlm_jupyter.kernel.guest.supervisor_process import name_process
 
+_INSTALLED = {"site-packages", "dist-packages"}
 _MOST_BYTES = 10_000
 """Of what a fork is told of its connection."""
 READY = "rlm-ready"
@@ -32,6 +34,12 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
     name = "rlm-guest"
     kernel_class: Any = Type(GuestKernel, klass="ipykernel.kernelbase.Kernel")
     outstream_class: Any = f"{BoundedStream.__module__}.{BoundedStream.__name__}"
+
+    def init_path(self) -> None:
+        """Look for modules in the working folder, too, after the standard ones; IPython 9.7 would not, at our start."""
+        at = [place for place, path in enumerate(sys.path) if Path(path).name in _INSTALLED]
+        if "" not in sys.path:
+            sys.path.insert(at[0] if at else len(sys.path), "")
 
     def init_control(self, context: zmq.Context[Any]) -> None:
         """Create the control channel without a high-water mark: a ROUTER drops silently above it."""

@@ -21,9 +21,13 @@ from rlm_jupyter.kernel.guest.supervisor_process import Host, end_with, supervis
 
 VARIABLE = "RLM_CONFINED"
 """JSON: `parent`, the process id of the host, or 0 where it can't be seen; `memory`, `processes`: numbers, or null;
-`template`, whether this is to be no kernel, but what kernels are forked from; `path`: folders of modules, for that.
+`template`, whether this is to be no kernel, but what kernels are forked from; `path`: folders of modules, for that, and
+`cwd`, where it is to work.
 `channel` and `forks`, where there are any: descriptors, of the supervisor's channel to the host, and where forks of the
 kernel are asked for."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Python's own: the working folder is no place of modules to start with. A `queue` there would be taken for the
+standard one, and no kernel come up. The application looks there after the standard ones."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _GIVEN_UP = (16, 17, 19, 21, 22, 24, 38, 39, 40)
@@ -55,7 +59,8 @@ def confine() -> int | None:
             namespaces.prepare()
             _gain_nothing(set(range(_CAPABILITIES)) - _OF_A_TEMPLATE)
             # not before: code may have been put there by a run that may change these folders
-            sys.path[2:2] = asked["path"]
+            sys.path[1:1] = asked["path"]
+            os.chdir(asked["cwd"])
         return None
     limit(asked["memory"], asked["processes"])
     _gain_nothing(_GIVEN_UP if os.geteuid() == 0 else ())

@@ -49,8 +49,6 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
     os.environ.clear()
     os.environ.update(asked["environment"] | {"JPY_PARENT_PID": parent})
     os.chdir(asked["cwd"])
-    if not sys.flags.safe_path:
-        sys.path[0] = asked["cwd"]
     _renew()
     return run, forks
 

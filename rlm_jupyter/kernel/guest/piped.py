@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import zmq
 
-from rlm_jupyter.kernel.guest.confine import VARIABLE
+from rlm_jupyter.kernel.guest.confine import SAFE_PATH, VARIABLE
 
 CHANNELS = ("shell", "control", "iopub")
 COMMAND = 255
@@ -157,6 +157,7 @@ def _started(hello: dict[str, Any], run: str) -> subprocess.Popen[bytes]:
     own |= hello["environment"] | {
         "PYTHONPATH": hello["library"],
         VARIABLE: json.dumps(hello["confined"] | {"parent": os.getpid()}),
+        SAFE_PATH: "1",
     }
     words = [sys.executable, "-m", "rlm_jupyter.kernel.guest", "-f", str(file), "--HistoryManager.enabled=False"]
     cwd = hello["work"] if str(Path.cwd()) == "/tmp" else None

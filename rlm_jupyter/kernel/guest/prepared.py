@@ -68,6 +68,7 @@ class PreparedApp(BaseIPythonApplication):
                 importlib.import_module(name)
         BaseIPythonApplication.initialize(self, [*argv])
         app: Any = self
+        app.init_path()
         self.profile_dir = self._profile = _EmptyProfile(location=app.profile_dir.location, parent=self)
         app.kernel = app.kernel_class.instance(
             parent=self, session=app.session, log=self.log, profile_dir=self.profile_dir, user_ns=None
