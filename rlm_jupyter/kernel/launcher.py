@@ -50,7 +50,10 @@ class Launcher:
     def start(self, cmd: list[str], **options: Any) -> Any:
         """Start the process, and return it; it ends with the thread that this is called in."""
         boxed = self._sandbox is not None and self._sandbox.kind == "bwrap"
-        return (self._start_boxed if boxed else self._popen)(cmd, **options)
+        if boxed:
+            return self._start_boxed(cmd, **options)
+        closed = [name for name in ("stdout", "stderr") if getattr(sys, f"__{name}__") is None]
+        return self._popen(cmd, **options | dict.fromkeys(closed, subprocess.DEVNULL))
 
     def keep(self, process: Any) -> None:
         """Take a process as the one that this is about."""
@@ -141,6 +144,18 @@ class Launcher:
                 ) from None
             self._said = os.dup(said.fileno())
         return process
+
+
+def fill_closed_streams() -> None:
+    """Open nothing where this process has closed its standard streams, so that no descriptor of ours takes one's place.
+
+    One that is passed on to a kernel would be that kernel's output.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _pipe(stack: ExitStack) -> tuple[io.FileIO, io.FileIO]:

@@ -15,7 +15,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.confine import VARIABLE
-from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
+from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own, fill_closed_streams
 from rlm_jupyter.kernel.shield import in_a_thread, run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
@@ -37,6 +37,7 @@ class GuestProvisioner(Launcher, LocalProvisioner):
         if not can_fork_live():
             await self._launch(cmd, options)
             return self.connection_info
+        fill_closed_streams()
         channels = StartChannels()
         try:
             theirs = channels.theirs

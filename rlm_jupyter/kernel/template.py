@@ -22,7 +22,7 @@ from rlm_jupyter.kernel.command import guest_command, own_directories, process_l
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.forked_kernel import ForkedKernel, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import SAFE_PATH, VARIABLE
-from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
+from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own, fill_closed_streams
 from rlm_jupyter.kernel.ready_kernel import IDLE_SECONDS, ReadyKernel
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
@@ -45,6 +45,7 @@ class Template:
     """
 
     def __init__(self, environment: KernelEnvironment) -> None:
+        fill_closed_streams()
         self._directory = KernelDirectory()
         try:
             argv, arguments, variables = guest_command(
