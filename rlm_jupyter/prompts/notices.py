@@ -40,6 +40,10 @@ NOTHING_SHOWN = (
     "You typed an answer, but your code has shown nothing yet that it could come from. Write different code, and print "
     "what it finds. If you are sure all the same, send the same FINAL again."
 )
+ECHO = (
+    "What you gave as the answer is the question itself, so it does not count yet. Answer it, from what your code has "
+    "shown. If just these words are asked for, send the same FINAL again."
+)
 UNSEEN = (
     "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
     "Look at the outputs above; if they confirm it, send FINAL again in a block of its own."

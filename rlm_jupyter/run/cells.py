@@ -130,6 +130,11 @@ def finish(run: Run, source: str, executed: str | None, cell: CellRun) -> None:
 async def send_back(run: Run, answer: Value) -> None:
     """Keep a declared answer that does not end the run; the next FINAL counts again."""
     run.cell_state.sent_back = answer
+    await reopen(run)
+
+
+async def reopen(run: Run) -> None:
+    """Let the next FINAL count again, and the one before no more."""
     run.replies.withdraw()
     with contextlib.suppress(KernelDiedError):  # the next cell revives it
         await run.kernel.reopen()

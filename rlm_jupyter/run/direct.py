@@ -9,6 +9,7 @@ from rlm_jupyter.prompts import direct
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.grounding import is_question
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.vote import is_same
@@ -41,7 +42,7 @@ async def ask_directly(run: Run, context: Context | PackedContext) -> Ending | N
         drawn = await asyncio.gather(*(_draw(run, message, number) for number in missing))
         replies |= {number: text for number, text in zip(missing, drawn, strict=True) if text is not None}
     values = [Value(text, text, is_json=True) for text in replies.values() if text]
-    if len(values) < _DRAWS or not is_same(*values):
+    if len(values) < _DRAWS or not is_same(*values) or is_question(values[0].text, run.trajectory.started.prompt):
         return None
     return Ending("answered", min(values, key=lambda value: len(value.text)), AGREE, 1.0)
 

@@ -1,4 +1,4 @@
-"""Where an answer comes from: `made_up`, a figure from nowhere, and `ends_an_output`, words that code has shown.
+"""Where an answer comes from: nowhere (`made_up`), the question (`is_question`), an output (`ends_an_output`).
 
 Pressed for an answer when nothing came of their code, small models name one.
 """
@@ -14,6 +14,9 @@ from rlm_jupyter.record.trajectory import Trajectory
 
 _SHORT = 200
 """Characters of an answer whose figures are looked for: in a longer one, some are worked out from others."""
+_SIGNS = 20
+"""Quotes and the like, by which an answer may be longer than the question that it only repeats."""
+_WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?")
 
 
@@ -26,6 +29,14 @@ def made_up(answer: str, trajectory: Trajectory) -> str | None:
     if not figures or any(figures.keys() & _figures(text).keys() for text in _seen(trajectory)):
         return None
     return next(iter(figures.values()))
+
+
+def is_question(answer: str, prompt: str) -> bool:
+    """Return whether an answer is the question itself, word for word; case, blanks and signs don't count."""
+    if len(answer) > len(prompt) + _SIGNS:
+        return False
+    words = _WORD.findall(prompt.casefold())
+    return bool(words) and _WORD.findall(answer.casefold()) == words
 
 
 def ends_an_output(text: str, trajectory: Trajectory) -> bool:

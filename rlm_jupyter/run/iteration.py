@@ -13,7 +13,7 @@ from rlm_jupyter import parsing
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.run import cells, undo
 from rlm_jupyter.run.control import Decision
-from rlm_jupyter.run.grounding import ends_an_output
+from rlm_jupyter.run.grounding import ends_an_output, is_question
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.events import RemarkMade
 from rlm_jupyter.types.values import CellRun, Inspection, Value
@@ -120,6 +120,15 @@ def _question_blind_answer(run: Run, answers_only: bool) -> bool:
     return True
 
 
+def _question_echo(run: Run, answer: Value) -> bool:
+    """Question an answer that is the question itself, once; return whether it was questioned."""
+    if run.replies.echo_questioned or not is_question(answer.text, run.trajectory.started.prompt):
+        return False
+    run.replies.echo_questioned = True
+    run.notice(notices.ECHO)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class _Ran:
     """What came of one block."""
@@ -161,11 +170,8 @@ async def _cell(run: Run, source: str) -> _Ran:
     run.replies.ready_declared = inspection.draft_ready and (run.replies.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer_state == "declared":
-        answer = await run.kernel.get()
-        if _is_unread(ran, cell, answer) and not _is_confirmed(run, answer.text):
-            await cells.send_back(run, answer)
-            return _Ran(ok, exited=exited)
-        return _Ran(ok, answer)
+        answer = await _declared(run, ran, cell)
+        return _Ran(ok, answer, exited=exited and answer is None)
     if inspection.draft_ready and not run.replies.ready_declared and not run.replies.ready_asked:
         run.replies.ready_asked = True
         run.notice(notices.NOT_READY)
@@ -177,6 +183,18 @@ async def _cell(run: Run, source: str) -> _Ran:
             return _Ran(ok, run.cell_state.draft)
         run.notice(notices.READY_UNREADABLE)
     return _Ran(ok, exited=exited)
+
+
+async def _declared(run: Run, source: str, cell: CellRun) -> Value | None:
+    """Return the answer that a cell has declared; `None`: it is questioned, and the next one counts again."""
+    answer = await run.kernel.get()
+    if _question_echo(run, answer):
+        await cells.reopen(run)
+        return None
+    if _is_unread(source, cell, answer) and not _is_confirmed(run, answer.text):
+        await cells.send_back(run, answer)
+        return None
+    return answer
 
 
 def _refused(run: Run, source: str, decision: Decision) -> _Ran:

@@ -13,7 +13,7 @@ from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.run import cells, root_model
 from rlm_jupyter.run.budget.deadline import TIME_IS_UP
 from rlm_jupyter.run.budget.request import Completion
-from rlm_jupyter.run.grounding import made_up
+from rlm_jupyter.run.grounding import is_question, made_up
 from rlm_jupyter.run.iteration import carry_out
 from rlm_jupyter.run.judge import judge
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
@@ -165,6 +165,8 @@ def _no_answer(run: Run, said: str) -> str:
         return "no code has shown anything that it could come from"
     if cues.says_nothing_found(said) and not any(map(str.isdigit, said)):
         return "it only says that nothing was found"
+    if is_question(said, run.trajectory.started.prompt):
+        return "it only says the question again"
     figure = made_up(said, run.trajectory)
     return "" if figure is None else f"{figure} stands in nothing that it was shown"
 

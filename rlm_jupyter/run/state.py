@@ -16,6 +16,7 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control, Decision
+from rlm_jupyter.run.grounding import is_question
 from rlm_jupyter.run.substates import CellState, PolicyState, ReplyState, RequestState, SubcallTally
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -160,7 +161,8 @@ class Run:
         if (answer := self.kernel.declared or self.cell_state.sent_back or self.cell_state.draft) is not None:
             return answer
         text = self.replies.unconfirmed or ""
-        return Value(text, text, is_json=True) if text.strip() else None
+        is_none = not text.strip() or is_question(text, self.trajectory.started.prompt)
+        return None if is_none else Value(text, text, is_json=True)
 
     @property
     def confidence(self) -> float | None:

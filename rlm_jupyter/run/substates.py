@@ -82,6 +82,8 @@ class ReplyState:
     """The text of a FINAL of a literal, in prose or in code, that the model was asked to confirm."""
     blind_questioned: bool = False
     """An answer that was typed before any output was seen has been questioned."""
+    echo_questioned: bool = False
+    """An answer that was the question itself has been questioned."""
     iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)
     """The last iteration with such cells and such an answer."""
     answer_type: AnswerType | None = None

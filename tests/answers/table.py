@@ -36,6 +36,7 @@ EXITED = "`exit()` ended this cell, not the kernel"
 BLIND = "before any code looked at `context`. Look at it first, with a block such as\n```repl"
 LOOK_FIRST = "no code has looked at `context` yet. Look at it, with a block such as\n```repl"
 UNSEEN = "it does not count yet"
+ECHO = "What you gave as the answer is the question itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,16 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("a plan after them", "Outputs:", fence("1") + "\n" + PLAN, before=HAVE_X, cells=("ok",)),
         ends("a name, in bold", "value", fence("1") + "\n**FINAL(x)**", before=HAVE_X, cells=("ok", "ok")),
         goes_on("nothing in it", "the text is empty", fence("1") + "\nFINAL()", cells=("ok", "error")),
+    ),
+    "the question itself, which is: What is it?": (
+        goes_on("typed", ECHO, block("FINAL('What is it?')"), cells=("ok",)),
+        goes_on("of a variable", ECHO, block("x = 'What is it?'", "FINAL(x)"), cells=("ok",)),
+        goes_on("in other letters, and quotes", ECHO, block("FINAL('“what  is it” ')")),
+        goes_on("in prose", ECHO, "FINAL(What is it?)", cells=("ok",)),
+        goes_on("below code that shows something", ECHO, block("print('seen')", "FINAL('What is it?')")),
+        ends("said again", "What is it?", block("FINAL('What is it?')"), block("FINAL('What is it?')", "pass")),
+        ends("the answer behind it", "What is it? Blue", block("FINAL('What is it? Blue')")),
+        ends("a part of it", "What is", block("FINAL('What is')")),
     ),
     "in the middle of a sentence": (
         goes_on("announced", NO_BLOCK, "I will call FINAL(x) later.", before=HAVE_X),

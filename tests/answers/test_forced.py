@@ -27,6 +27,8 @@ FORCED_REPLIES: list[tuple[str, str, str | None]] = [
     ("prose of several lines", "one\n\ntwo", "one\n\ntwo"),
     ("prose with white space around it", "\n the best guess \n", "the best guess"),
     ("FINAL of text", "FINAL(Paris)", "Paris"),
+    ("the question itself", "What is it?", None),
+    ("FINAL of the question itself", "FINAL(what is it)", None),
     ("FINAL after a sentence", "I know it.\nFINAL(Paris)", "Paris"),
     ("FINAL in double quotes", 'FINAL("Paris")', "Paris"),
     ("FINAL in single quotes", "FINAL('Paris')", "Paris"),

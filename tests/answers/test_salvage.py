@@ -80,6 +80,12 @@ def test_an_unconfirmed_final_counts(stage: Stage, stop: Stop, monkeypatch: pyte
     assert not_forced(played)
 
 
+@pytest.mark.parametrize("said", [block("FINAL('What is it?')"), fence("print('seen')") + "\nFINAL(What is it?)"])
+def test_the_question_itself_is_none(stage: Stage, said: str) -> None:
+    played = stage.play([LOOK, said, FORCED], max_iterations=2)
+    assert (played.answer, played.stop_reason) == (FORCED, "iterations")
+
+
 @each_stop
 def test_with_nothing_to_show_there_is_one_forced_call(
     stage: Stage, stop: Stop, monkeypatch: pytest.MonkeyPatch

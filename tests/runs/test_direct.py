@@ -67,6 +67,12 @@ async def test_two_replies_that_say_the_same_are_the_answer() -> None:
     assert sum(used.usage.total_tokens for used in result.usage_by_model.values()) == result.usage.total_tokens
 
 
+async def test_two_that_say_the_question_again_are_none() -> None:
+    model = Asked("Which city is large?", "which city is large")
+    result = await run(model)
+    assert (result.answer, len(result.trajectory.iterations)) == ("Lima", 1)
+
+
 async def test_a_run_without_an_iteration_has_none_to_begin_another_from() -> None:
     await run(Asked("Lima", "The city is Lima."), save="run.ipynb")
     with pytest.raises(ConfigurationError, match=r"^run was answered without an iteration, so .*: ask anew\.$"):
