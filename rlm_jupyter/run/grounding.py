@@ -16,6 +16,7 @@ _SHORT = 200
 """Characters of an answer whose figures are looked for: in a longer one, some are worked out from others."""
 _SIGNS = 20
 """Quotes and the like, by which an answer may be longer than the question that it only repeats."""
+_FEWEST_WORDS = 3
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?")
 
@@ -32,11 +33,14 @@ def made_up(answer: str, trajectory: Trajectory) -> str | None:
 
 
 def is_question(answer: str, prompt: str) -> bool:
-    """Return whether an answer is the question itself, word for word; case, blanks and signs don't count."""
+    """Return whether an answer is the question itself, word for word; case, blanks and signs don't count.
+
+    `Paris` may well answer `Paris?`: a question of one or two words is none.
+    """
     if len(answer) > len(prompt) + _SIGNS:
         return False
     words = _WORD.findall(prompt.casefold())
-    return bool(words) and _WORD.findall(answer.casefold()) == words
+    return len(words) >= _FEWEST_WORDS and _WORD.findall(answer.casefold()) == words
 
 
 def ends_an_output(text: str, trajectory: Trajectory) -> bool:
