@@ -269,6 +269,9 @@ def _starting(env: Mapping[str, str], environment: KernelEnvironment) -> dict[st
     if environment.sandbox.kind == "bwrap":
         env["PYTHONPATH"], _, others = env["PYTHONPATH"].partition(os.pathsep)
         asked = json.loads(env[VARIABLE])
-        later = {"path": [path for path in others.split(os.pathsep) if path], "cwd": _folder(environment)}
+        # it runs nothing of a model's, which may have put modules where code may write
+        writable = any(environment.cwd.is_relative_to(path) for path in environment.sandbox.write)
+        cwd = bwrap.WORK if writable else _folder(environment)
+        later = {"path": [path for path in others.split(os.pathsep) if path], "cwd": cwd}
         env[VARIABLE] = json.dumps(asked | later)
     return env
