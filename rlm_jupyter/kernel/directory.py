@@ -18,6 +18,7 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -33,6 +34,8 @@ if sys.platform != "win32":
 _FORMAT = "rlm_jupyter kernel directory 1"
 """The first line of a marker."""
 _MARKER = ".owner"
+_RESTS = (0.002, 0.01, 0.05, 0.0)
+"""Seconds after which it is tried again to remove a directory."""
 _MOST_MARKER = 4_096
 """Bytes of a marker that are read."""
 _NAME_BYTES = 4
@@ -229,7 +232,11 @@ def _marker_of(path: Path) -> Path:
 def _remove(path: Path, group: Path | None) -> None:
     """Remove a directory whose marker we hold; where something resists, the marker stays for the next sweep."""
     is_released = group is None or cgroup.release(group, path.name)
-    shutil.rmtree(path, ignore_errors=True)  # follows no link
+    for rest in _RESTS:
+        shutil.rmtree(path, ignore_errors=True)  # follows no link
+        if not os.path.lexists(path):
+            break
+        time.sleep(rest)  # a kernel whose start was cancelled may still make files there, until it is ended
     if is_released and not os.path.lexists(path):
         with contextlib.suppress(OSError):
             _marker_of(path).unlink()

@@ -22,13 +22,13 @@ from rlm_jupyter.kernel.command import guest_command, own_directories, process_l
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.forked_kernel import ForkedKernel, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import SAFE_PATH, VARIABLE
+from rlm_jupyter.kernel.guest.ipc import CONNECTION
 from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own, fill_closed_streams
 from rlm_jupyter.kernel.ready_kernel import IDLE_SECONDS, ReadyKernel
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 
-_CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 READY_SECONDS = 60.0
 """How long a fork may take, with the imports of a template that has just been started."""
 _FULL_SECONDS = 0.002
@@ -249,9 +249,8 @@ class Template:
 
 def _connection(directory: KernelDirectory) -> dict[str, Any]:
     """Return what stands in the connection file of other kernels."""
-    ports = {f"{channel}_port": port for port, channel in enumerate(_CHANNELS, 1)}
-    about = {"transport": "ipc", "ip": str(directory.path / "run" / "k-ipc"), **ports, "key": secrets.token_hex(32)}
-    return about | {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
+    own = {"ip": str(directory.path / "run" / "k-ipc"), "key": secrets.token_hex(32), "kernel_name": "rlm"}
+    return CONNECTION | own
 
 
 def _folder(environment: KernelEnvironment) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import json
 import os
@@ -19,7 +20,10 @@ import pytest
 from rlm_jupyter import RLM
 from rlm_jupyter.kernel import directory as place
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.templates import are_possible
+from rlm_jupyter.kernel.forked_kernel import ForkedKernel
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
+from rlm_jupyter.kernel.template import Template
+from rlm_jupyter.kernel.templates import Templates, are_possible
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import atomic
 from rlm_jupyter.types.errors import KernelStartError
@@ -421,3 +425,50 @@ def test_a_directory_is_bounded_once_and_not_when_it_is_removed(base: Path, monk
     one.remove()
     assert held == [1]
     assert not list(base.glob("*/*"))
+
+
+def test_what_a_kernel_that_is_ended_still_makes_goes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its start is cancelled: it has not heard of that yet."""
+    made = KernelDirectory()
+    remove = shutil.rmtree
+    late: list[Path] = []
+
+    def meanwhile(path: Path, *, ignore_errors: bool) -> None:
+        remove(path, ignore_errors=ignore_errors)
+        if not late:
+            late.append(path / "late")
+            path.mkdir()
+            late[0].touch()
+
+    monkeypatch.setattr(shutil, "rmtree", meanwhile)
+    made.remove()
+    assert late
+    assert not made.path.exists()
+    assert not made.path.with_name(f"{made.path.name}.owner").exists()
+
+
+@pytest.mark.skipif(not are_possible(), reason="kernels can't be forked here")
+def test_a_kernel_makes_nothing_anew_where_its_directory_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its start is cancelled: it goes on until its supervisor has heard of that."""
+
+    async def hold(kernel: ForkedKernel, *_: object) -> None:
+        shutil.rmtree(kernel.directory.path)  # it is forked, and has made nothing yet
+
+    monkeypatch.setattr(ForkedKernel, "hold", hold)
+
+    async def start() -> Path:
+        template = Template(Templates().environment(None, Path.cwd(), None, NO_SANDBOX))
+        try:
+            kernel = await template.fork()
+            until = time.monotonic() + 30
+            while kernel.process.exit_code() is None:  # it has no place for its sockets
+                assert time.monotonic() < until
+                await asyncio.sleep(0.01)
+            left = list(kernel.directory.path.rglob("*"))
+            kernel.end()
+            assert not left
+            return kernel.directory.path
+        finally:
+            template.close()
+
+    assert not asyncio.run(start()).exists()

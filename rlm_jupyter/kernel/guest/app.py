@@ -12,16 +12,25 @@ from typing import Any
 import zmq
 from ipykernel import kernelapp
 from ipykernel.kernelapp import IPKernelApp
-from IPython.core import shellapp
+from IPython.core import application, shellapp
 from traitlets import Type
 
 from rlm_jupyter.kernel.guest.guest_kernel import GuestKernel, nothing
 from rlm_jupyter.kernel.guest.prepared import PreparedApp
-from rlm_jupyter.kernel.guest.stand_ins import ControlContext, replaced, stream, without_modules, without_subshells
+from rlm_jupyter.kernel.guest.stand_ins import (
+    ControlContext,
+    OutputThread,
+    replaced,
+    stream,
+    without_modules,
+    without_subshells,
+)
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
 from rlm_jupyter.kernel.guest.supervisor_process import name_process
 
 _INSTALLED = {"site-packages", "dist-packages"}
+_STARTUP = [f"{place}/startup" for place in (*application.ENV_CONFIG_DIRS, *application.SYSTEM_CONFIG_DIRS)]
+"""Where files lie that are run first, beside those of a profile."""
 _MOST_BYTES = 10_000
 """Of what a fork is told of its connection."""
 READY = "rlm-ready"
@@ -41,12 +50,24 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         if "" not in sys.path:
             sys.path.insert(at[0] if at else len(sys.path), "")
 
+    def _run_startup_files(self) -> None:
+        """Run them; a fork looks for each kind in each place only where such a place is there."""
+        profile: Any = self.profile_dir
+        places = (profile.startup_dir, *_STARTUP) if self.is_prepared else ()
+        if not places or "PYTHONSTARTUP" in os.environ or any(map(os.path.isdir, places)):
+            super()._run_startup_files()
+
     def init_control(self, context: zmq.Context[Any]) -> None:
         """Create the control channel without a high-water mark: a ROUTER drops silently above it."""
         context.setsockopt(zmq.SNDHWM, 0)
         context.setsockopt(zmq.RCVHWM, 0)
         with without_subshells():
             super().init_control(ControlContext(context))
+
+    def init_iopub(self, context: zmq.Context[Any]) -> None:
+        """Create the channel of outputs, and start its thread."""
+        with replaced(vars(kernelapp), "IOPubThread", OutputThread):
+            super().init_iopub(context)
 
     def init_kernel(self) -> None:
         """Make the kernel, without a debugger's stream."""
@@ -90,7 +111,7 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
             return
         assert self._forks is not None
         self.load_connection_info(json.loads(os.read(self._forks, _MOST_BYTES)))
-        self.ip = str(Path(self.connection_file).with_name(Path(self.ip).name))
+        self.ip = f"/proc/self/fd/{self._run}/{self.ip.rpartition('/')[2]}"
 
     def write_connection_file(self, **kwargs: Any) -> None:
         """Write none for a fork."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # as in `supervisor_process`
 import contextlib
 import os
 import random
-import signal
 import socket
 import sys
 import tempfile
@@ -32,9 +32,9 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
     tuple
         The descriptors of the folder of the connection, and of the last.
     """
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     channel, run, host, forks = fds
     close_all_but(fds)
     os.setsid()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import os
@@ -83,6 +84,8 @@ class GuestKernel(IPythonKernel):
         shell.enable_tip = False  # drawn whenever a client asks who we are, from the numbers of a cell's `random.seed`
         # IPython keeps all that cells print, for `%notebook`, and takes as long for it as printing itself does
         shell._tee = _untapped
+        run = type(shell).run_cell_async
+        run.__signature__ = inspect.signature(run)  # ipykernel asks for it before each cell
         session: Any = self.session
         session.pack = _surviving(session.pack)
         self.rlm_guest = Guest(self, wire=wire)

@@ -64,8 +64,7 @@ def prepare() -> None:
 def fork() -> int:
     """Fork, as `os.fork` does; the new process is the first of namespaces of its own, and is to `enter` them.
 
-    It is forked right into them, where that is known how. No library takes note of it then, which is no matter to a
-    process without threads that does no more than fork: the kernel.
+    It is forked right into them, where that is known how.
 
     Raises
     ------
@@ -73,11 +72,7 @@ def fork() -> int:
         The system does not allow it.
     """
     new = _NEW_MOUNTS | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK
-    number = _CLONES.get(platform.machine())
-    # elsewhere, these are numbers of another interface
-    if number is not None and sys.maxsize > 2**32 and len(list(Path("/proc/self/task").iterdir())) == 1:
-        child = int(HELD.syscall(*map(ctypes.c_long, (number, new | signal.SIGCHLD, 0, 0, 0, 0))))
-        _check(min(child, 0), "clone")
+    if (child := fork_quietly(new)) is not None:
         return child
     if child := os.fork():
         return child
@@ -89,6 +84,30 @@ def fork() -> int:
         traceback.print_exc()
         os._exit(1)
     return 0
+
+
+def fork_quietly(new: int = 0) -> int | None:
+    """Fork, with no library taking note of it, in a third less time; `None`: that is not known how here.
+
+    It is no matter to a process without threads that does no more than fork: the kernel.
+
+    Parameters
+    ----------
+    new
+        The namespaces that the new process is the first in.
+
+    Raises
+    ------
+    OSError
+        The system does not allow it.
+    """
+    number = _CLONES.get(platform.machine())
+    # elsewhere, these are numbers of another interface
+    if number is None or sys.maxsize <= 2**32 or len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208  each fork's
+        return None
+    child = int(HELD.syscall(*map(ctypes.c_long, (number, new | signal.SIGCHLD, 0, 0, 0, 0))))
+    _check(min(child, 0), "clone")
+    return child
 
 
 def enter(size: int) -> None:

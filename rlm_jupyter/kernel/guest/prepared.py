@@ -15,14 +15,12 @@ import os
 import sys
 import uuid
 from collections.abc import Awaitable, Coroutine, Mapping, MutableMapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from IPython.core.application import BaseIPythonApplication
 from IPython.core.profiledir import ProfileDir
-from IPython.paths import get_ipython_dir
-from IPython.utils.path import get_home_dir
 
+from rlm_jupyter.kernel.guest.ipc import CONNECTION
 from rlm_jupyter.kernel.guest.wire import Wire
 
 _LATER = """
@@ -33,17 +31,27 @@ _LATER = """
 """What a kernel imports when it is made, and in its first cells."""
 
 
+_FOLDERS = ("security", "log", "startup", "pid", "static")
+"""Of a profile."""
+
+
 class _EmptyProfile(ProfileDir):
     """A profile whose folders are made by whoever writes to them: IPython makes four, and nobody here does."""
 
     def _mkdir(self, path: str, mode: int | None = None) -> bool:
         return False
 
-    def move(self, location: Path) -> None:
-        """Be the profile at another place; IPython allows none, and it takes five times as long to make one."""
-        self._location_isset = False
-        self.location = str(location)
-        location.mkdir(parents=True, exist_ok=True)  # inside a sandbox it is called as the template's, and is another
+    def move(self, location: str) -> None:
+        """Be the profile at another place; IPython allows none, and it takes ten times as long to make one."""
+        self.unobserve_all()  # who would look for each folder
+        self.location = location
+        for folder in _FOLDERS:
+            setattr(self, f"{folder}_dir", f"{location}/{getattr(self, f'{folder}_dir_name')}")
+        for made in (os.path.dirname(location), location):  # noqa: PTH120
+            # none above these: a host that wants this kernel no more has removed that. Inside a sandbox it is
+            # called as the template's, and is another
+            with contextlib.suppress(OSError):
+                os.mkdir(made)  # noqa: PTH102
 
 
 class PreparedApp(BaseIPythonApplication):
@@ -69,6 +77,7 @@ class PreparedApp(BaseIPythonApplication):
         BaseIPythonApplication.initialize(self, [*argv])
         app: Any = self
         app.init_path()
+        app.load_connection_info(CONNECTION)
         self.profile_dir = self._profile = _EmptyProfile(location=app.profile_dir.location, parent=self)
         app.kernel = app.kernel_class.instance(
             parent=self, session=app.session, log=self.log, profile_dir=self.profile_dir, user_ns=None
@@ -100,10 +109,14 @@ class PreparedApp(BaseIPythonApplication):
             super().initialize(argv)
             return
         app: Any = self
-        self.ipython_dir = get_ipython_dir()
-        self._profile.move(Path(self.ipython_dir) / "profile_default")
         shell = app.kernel.shell
-        shell.ipython_dir, shell.home_dir = self.ipython_dir, get_home_dir()
+        # where they are, the host says; IPython would look whether they can be written to, and make them anew where a
+        # host that wants this kernel no more has removed them
+        folder, shell.home_dir = os.environ["IPYTHONDIR"], os.environ["HOME"]
+        for one in (app, shell):
+            one.unobserve_all("ipython_dir")
+            one.ipython_dir = folder
+        self._profile.move(f"{folder}/profile_default")
         app.session.session, app.session.pid = str(uuid.uuid4()), os.getpid()
 
     _profile: _EmptyProfile

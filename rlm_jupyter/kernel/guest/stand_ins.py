@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, ClassVar
 
 import zmq
 from ipykernel import kernelapp
+from ipykernel.iostream import IOPubThread
 from zmq.eventloop.zmqstream import ZMQStream
 
 
@@ -51,6 +52,20 @@ class ControlContext:
     def socket(self, kind: int) -> Any:
         """Make a socket, or what stands for that of a debugger."""
         return self._context.socket(kind) if kind == zmq.ROUTER else _NoSocket()
+
+
+class OutputThread(IOPubThread):
+    """In place of the thread that sends outputs: it serves at once, in one run of its loop in place of two."""
+
+    def _thread_main(self) -> None:
+        loop: Any = self.io_loop
+
+        def begin(first: Callable[[], object]) -> None:
+            del loop.run_sync  # ours
+            loop.add_callback(first)
+
+        loop.run_sync = begin
+        super()._thread_main()
 
 
 def stream(of: Any, *args: Any) -> ZMQStream | None:

@@ -14,6 +14,7 @@ forks. They go on when the kernel that they come from ends; this process ends wi
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # without enumerations: they write to a hundred pages of a fork
 import contextlib
 import json
 import os
@@ -35,6 +36,8 @@ _LOOK_SECONDS = 0.5
 """How often it looks for the host, where nothing tells of it."""
 _END_SECONDS = 1.0
 """How long it kills what is left, and what that starts meanwhile."""
+_REAP_SECONDS = 0.02
+"""After so long it looks again for what it has killed, when no child of its own has ended."""
 _MOST_BYTES = 1_000
 """Of a message of the host's."""
 _NUMBER = re.compile(r"^Pid:\s*(-?\d+)$", re.MULTILINE)
@@ -63,7 +66,7 @@ def supervise(parent: int | None, host: Host | None = None) -> None:
         How the host is spoken to, where it is.
     """
     heard = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, heard)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if parent is not None:
         _end_with(parent, signal.SIGTERM)
@@ -80,7 +83,7 @@ def supervise(parent: int | None, host: Host | None = None) -> None:
     os.setsid()
     _end_with(supervisor, signal.SIGKILL)
     os.environ["JPY_PARENT_PID"] = str(supervisor)  # ipykernel ends when this is not its parent
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
 
 def name_process(name: str) -> None:
@@ -109,10 +112,10 @@ class _Watch:
         self._told, tells = os.pipe()
         for end in (self._told, tells):
             os.set_blocking(end, False)
-        signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+        _signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
         for number in heard:
-            signal.signal(number, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
+            _signal.signal(number, _nothing)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, heard)
         if sys.platform != "linux":
             signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
         self._news = select.poll()
@@ -124,7 +127,7 @@ class _Watch:
         if host is not None:
             _prctl(_PR_SET_DUMPABLE, 0)  # the kernel's code has no business with the channel
             pidfds = [os.pidfd_open(os.getpid()), os.pidfd_open(kernel)]
-            socket.send_fds(host.channel, [json.dumps({"started": kernel}).encode()], pidfds)
+            socket.send_fds(host.channel, [b'{"started": %d}' % kernel], pidfds)
             for fd in pidfds:
                 os.close(fd)
             for fd in (host.channel.fileno(), *([] if host.process is None else [host.process])):
@@ -142,7 +145,7 @@ class _Watch:
                     self._clear_up(kernel)
             if not self._kernels or self._is_over():
                 break
-        self._statuses |= _end_all(set(), {last, *self._kernels})
+        self._statuses |= _end_all(set(), {last, *self._kernels}, self._told)
         for kernel in (last, *self._kernels):
             self._tell({"ended": kernel, "status": self._statuses.get(kernel)})
         _end(self._statuses.get(last))
@@ -227,7 +230,7 @@ def _reap(kernels: Iterable[int]) -> dict[int, int]:
     return found
 
 
-def _end_all(spared: set[int], kernels: set[int]) -> dict[int, int]:
+def _end_all(spared: set[int], kernels: set[int], told: int | None = None) -> dict[int, int]:
     """Kill all that is below, and what comes up when its parent is killed; how kernels ended that were among it.
 
     Parameters
@@ -236,6 +239,8 @@ def _end_all(spared: set[int], kernels: set[int]) -> dict[int, int]:
         Kernels that go on, with what is below them.
     kernels
         Those of which it is told how they ended.
+    told
+        Can be read from once a child has ended; what other signals wrote there is lost. Default: it looks again soon.
     """
     found: dict[int, int] = {}
     until = time.monotonic() + _END_SECONDS
@@ -247,14 +252,17 @@ def _end_all(spared: set[int], kernels: set[int]) -> dict[int, int]:
         found |= _reap(kernels)
         if not children:
             break
-        time.sleep(0.001)
+        if told is None:
+            time.sleep(0.001)
+        elif select.select([told], [], [], _REAP_SECONDS)[0]:
+            os.read(told, 64)
     return found
 
 
 def _below() -> list[int]:
     own = os.getpid()
-    with contextlib.suppress(OSError):
-        return [int(child) for child in Path(f"/proc/self/task/{own}/children").read_text().split()]
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{own}/children", "rb", buffering=0) as children:  # noqa: PTH123  each fork's
+        return [int(child) for child in children.readall().split()]
     import psutil  # comes with ipykernel
 
     return [child.pid for child in psutil.Process().children(recursive=True)]
@@ -269,6 +277,10 @@ def _end(status: int | None) -> NoReturn:
         os.kill(os.getpid(), number)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
     os._exit(1 if status is None else os.waitstatus_to_exitcode(status))
+
+
+def _nothing(*_: object) -> None:
+    """Handle a signal: that it came can be read from a pipe."""
 
 
 def _prctl(option: int, value: int | bytes) -> None:

@@ -118,9 +118,7 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
     """Fork a kernel; return in it what `become_kernel` does, and `None` here."""
     is_shut_off = asked["disk"] is not None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
-            child = namespaces.fork() if is_shut_off else os.fork()
+        child = namespaces.fork() if is_shut_off else _fork_plainly()
     except OSError as error:  # there are too many already; the kernels that there are go on
         said = {"failed": f"{type(error).__name__}: {error}", "imported": True, "passes": True}
         with contextlib.suppress(OSError):
@@ -143,6 +141,15 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
 
         traceback.print_exc()
         os._exit(1)
+
+
+def _fork_plainly() -> int:
+    child = namespaces.fork_quietly()  # of what comes of it, the kernel is forked as usual
+    if child is not None:
+        return child
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
+        return os.fork()
 
 
 def _reap() -> bool:
