@@ -1,12 +1,15 @@
-"""`BoundedStream`: a cell's standard output and error, up to a size.
+"""`BoundedStream`: a cell's standard output and error, up to a size, and all of it before the cell has ended.
 
 ipykernel gathers what is printed until it is sent. A cell that prints without end would fill this process's memory,
-and then the host's, before anybody could stop it.
+and then the host's, before anybody could stop it. What code in C puts out, and processes that a cell has started, is
+read from a pipe by a thread, which may come to it when the cell has ended, and is seen no more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +20,8 @@ MOST_CHARS = 64 * 2**20
 """That a cell may print to one stream."""
 
 
+_MOST_READ = 2**16
+"""Bytes: as many as a pipe holds."""
 _MOST_TEXT = MOST_CHARS - 1_024
 """So that the news of it has room as well: whoever reads keeps no more than that."""
 
@@ -48,6 +53,9 @@ class _Printed:
 class BoundedStream(OutStream):
     """Refuses what a cell prints beyond `MOST_CHARS`: an error in the cell, silence in its other threads."""
 
+    reading: Any = None
+    """Held while the pipe is read from; `None`: ipykernel's own thread reads it, or nobody does."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._bound()
@@ -74,8 +82,34 @@ class BoundedStream(OutStream):
         ipykernel puts that out a second time where the kernel was started, which is the host's own output: a flood
         would fill a terminal or a log. And where that takes no more, it stops to read, and who writes is stuck.
         """
+        self.reading = threading.RLock()
         super()._setup_stream_redirects(name)
         self._leave_out(self._original_stdstream_copy)
+
+    def _watch_pipe_fd(self) -> None:
+        """Read what comes through the pipe, in a thread, until nobody writes there any more."""
+        fd = self._fid
+        if fd is None:
+            return
+        coming = select.poll()
+        coming.register(fd, select.POLLIN)
+        with contextlib.suppress(OSError):  # it was closed
+            while self._should_watch:
+                coming.poll()
+                if not self._take(fd):
+                    break
+
+    def _take(self, fd: int) -> bool:
+        """Print what is in the pipe by now; return whether there may come more."""
+        assert self.reading is not None
+        with self.reading:
+            there = select.poll()
+            there.register(fd, select.POLLIN)
+            if not there.poll(0):  # another thread has taken it
+                return True
+            taken = os.read(fd, _MOST_READ)
+            self.write(taken.decode(errors="replace"))
+            return bool(taken)
 
     @staticmethod
     def _leave_out(copy: int) -> None:
@@ -110,6 +144,9 @@ class BoundedStream(OutStream):
 
     def flush(self) -> None:
         """Send what was printed, and wait until the thread that sends has done so; where nothing was, for nobody."""
+        if self.reading is not None and self._fid is not None and os.getpid() == self._master_pid:
+            with contextlib.suppress(OutputFloodError):  # it is said where the cell itself prints
+                self._take(self._fid)
         if self._buffers or self._is_sending or self.echo is not None or os.getpid() != self._master_pid:
             super().flush()
 

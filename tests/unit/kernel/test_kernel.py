@@ -355,6 +355,18 @@ async def test_nobody_is_waited_for_where_nothing_was_printed(kernel: Kernel) ->
     assert text_of(run) == "x(0, True)"
 
 
+async def test_what_processes_put_out_is_there_when_their_cell_ends(kernel: Kernel) -> None:
+    """A thread reads it, and gets its turn late beside two that are at work."""
+    await kernel.execute(
+        "import os, sys, threading\nsys.setswitchinterval(0.02)\ngoes_on = [True]\n"
+        "def work():\n    while goes_on: pass\n"
+        "for _ in range(2): threading.Thread(target=work).start()"
+    )
+    runs = [await kernel.execute(f"status = os.system('echo {number}; echo {number} >&2')") for number in range(12)]
+    await kernel.execute("goes_on.clear(); sys.setswitchinterval(0.005)")
+    assert [text_of(run) for run in runs] == [f"{number}\n{number}\n" for number in range(12)]
+
+
 async def test_a_cells_file_has_the_name_that_ipykernel_gives_it(kernel: Kernel) -> None:
     """IPython draws tracebacks by it."""
     said = await kernel.execute("import warnings\nwarnings.warn('hm')")
