@@ -24,6 +24,7 @@ from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.batch.worker import SpentBefore, Task, installed, work
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.detached import detached_or_here
 from rlm_jupyter.types.errors import ConfigurationError, LimitReached
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
@@ -97,7 +98,7 @@ class Workers:
     async def __aexit__(self, *error: object) -> None:
         """Have what still runs put away, to be resumed."""
         await self._stack.aclose()
-        await asyncio.to_thread(concurrent.futures.wait, list(self._futures), _END_SECONDS)
+        await detached_or_here(lambda: concurrent.futures.wait(list(self._futures), _END_SECONDS), "rlm_jupyter batch")
 
     async def attempt(self, item: Item, found: FoundRun | None, *, retries: bool) -> Attempt:
         """Have an item worked on; parameters and what is returned are those of `attempt`."""

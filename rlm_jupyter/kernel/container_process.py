@@ -26,6 +26,7 @@ from rlm_jupyter.kernel.remote.guest_source import sources
 from rlm_jupyter.kernel.sandbox import container, seccomp
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
+from rlm_jupyter.kernel.shield import in_a_thread
 from rlm_jupyter.types.errors import ForkRefusedError, KernelStartError
 
 _GUEST = ("rlm_jupyter.kernel.guest.piped", "rlm_jupyter.kernel.guest.__main__")
@@ -196,7 +197,7 @@ class ContainerProcess(KernelProcess):
     async def _kill(self) -> None:
         self._tell = None
         self._outgoing.put(None)
-        await asyncio.to_thread(self._remove)
+        await in_a_thread(self._remove)
 
     def _remove(self) -> None:
         if self._client.poll() is None:

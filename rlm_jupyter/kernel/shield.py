@@ -6,19 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from rlm_jupyter.types.detached import in_thread
+from rlm_jupyter.types.detached import detached_or_here
 
 _T = TypeVar("_T")
 
 
 async def in_a_thread(do: Callable[[], None]) -> None:
     """Do what may take long beside the event loop; while Python exits, when no thread begins, in it."""
-    try:
-        doing = in_thread(do, "rlm_jupyter kernel")  # of its own: those of the loop may all be at work
-    except RuntimeError:
-        do()
-    else:
-        await asyncio.wrap_future(doing)
+    await detached_or_here(do, "rlm_jupyter kernel")
 
 
 _TIMES = 5

@@ -15,6 +15,7 @@ from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.child_steps import Children, no_children
 from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
+from rlm_jupyter.types.detached import detached_or_here
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record
 from rlm_jupyter.types.values import PacksContext
@@ -162,7 +163,7 @@ class NotebookWriter:
     async def _write_in_thread(self) -> None:
         drawn = self._draw()
         try:
-            await asyncio.to_thread(self._replace, *drawn)
+            await detached_or_here(lambda: self._replace(*drawn), "rlm_jupyter notebook")
         except BaseException:
             self._dirty = True
             raise

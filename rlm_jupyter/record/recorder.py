@@ -19,6 +19,7 @@ from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.run_files import read_child
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.types.detached import detached_or_here
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import Record
 from rlm_jupyter.types.values import PacksContext, is_same
@@ -200,10 +201,8 @@ class Recorder:
             # the answer is worth more than the copy of a context that the caller has
             self.faults.note(f"The context was not kept with the run: {error}")
         finally:
-            try:
-                await asyncio.to_thread(self._let_go)  # a disk takes milliseconds, and other runs go on meanwhile
-            except RuntimeError:  # the interpreter exits, and starts no threads any more
-                self._let_go()
+            # a disk takes milliseconds, and other runs go on meanwhile
+            await detached_or_here(self._let_go, "rlm_jupyter record")
             if self._begun:
                 await self._write_last()
                 if not self._is_child:

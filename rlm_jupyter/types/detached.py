@@ -40,6 +40,15 @@ async def detached(call: Callable[[], T], name: str) -> T:
     return await asyncio.wrap_future(in_thread(call, name))
 
 
+async def detached_or_here(call: Callable[[], T], name: str) -> T:
+    """Make the call in a daemon thread, and wait for it; here, where the interpreter exits and none begins."""
+    try:
+        doing = in_thread(call, name)  # of its own: those of the event loop take nothing on any more, at exit
+    except RuntimeError:
+        return call()
+    return await asyncio.wrap_future(doing)
+
+
 def _raisable(error: BaseException) -> BaseException:
     """Return an error that a coroutine may raise: asyncio refuses `StopIteration`, and who waits for it never wakes."""
     if not isinstance(error, StopIteration):

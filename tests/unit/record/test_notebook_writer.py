@@ -1,6 +1,7 @@
 import asyncio
 import itertools
 import json
+import subprocess
 import sys
 import time
 import tracemalloc
@@ -242,3 +243,27 @@ def test_a_file_that_was_there_before_the_first_write_stays(tmp_path) -> None:
     with pytest.raises(RecordError, match="made by another program, so it is not replaced"):
         writer.write()
     assert writer.path.read_text() == "mine"
+
+
+_AT_EXIT = """\
+import asyncio, atexit, sys
+from rlm_jupyter.record.notebook_writer import NotebookWriter
+from tests.support.sample_run import sample
+
+async def close():
+    writer = NotebookWriter(sys.argv[1])
+    for record in sample():
+        writer.update(record)
+    await writer.close()
+
+atexit.register(lambda: asyncio.run(close()))  # where runs are closed that a second Ctrl-C has left
+"""
+
+
+def test_the_last_state_is_written_while_the_interpreter_exits(tmp_path) -> None:
+    notebook = tmp_path / "run.ipynb"
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_EXIT, str(notebook)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read(notebook) == sample()
