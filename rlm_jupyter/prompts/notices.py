@@ -121,7 +121,7 @@ UNSEEN_IMAGES = (
 )
 NO_ANSWER_YET = "{problem} There is no answer yet."
 STOPPED = (
-    "The user stopped the work while this cell was being executed. It was not executed again, so what it had set is "
+    "The work was stopped while this cell was being executed. It was not executed again, so what it had set is "
     "missing. If you still need it, do it in another way, or in smaller steps."
 )
 INTERRUPTED = "The cell took too long and was interrupted. Do less at once."

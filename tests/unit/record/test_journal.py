@@ -158,7 +158,10 @@ def test_a_record_and_a_field_that_had_another_name_are_read() -> None:
         (notices.EDITED.format(source="x = 1"), "edited"),
         (notices.EXITED, "exited"),
         (notices.SENT_BACK.format(policy="p"), "sent_back"),
-        (notices.STOPPED, "stopped"),
+        (
+            "The user stopped the work while this cell was being executed. It was not executed again, so what x",
+            "stopped",
+        ),
         (notices.WRONG_FILES, "wrong_files"),
         (notices.WRONG_FORM.format(reasons="- one"), "wrong_form"),
         (notices.GO_ON, ""),
