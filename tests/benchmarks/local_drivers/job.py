@@ -54,7 +54,7 @@ class Job:
         """The one that the command line names."""
         return cls(**json.loads(Path(sys.argv[-1]).read_text()))
 
-    def tell(self, answer: object, replies: Sequence[str], **more: str) -> None:
+    def tell(self, answer: object, replies: Sequence[str], **more: object) -> None:
         """Say what came of it.
 
         Parameters

@@ -13,7 +13,9 @@ def main() -> None:
     rlm = RLM(f"{job.provider}/{job.model}", base_url=job.base_url, limits=limits, save=job.folder, **job.options)
     result = rlm.completion(job.prompt, job.context)
     replies = [iteration.reply.text for iteration in result.trajectory.iterations]
-    job.tell(result.answer, replies, stop_reason=result.stop_reason, message=result.message)
+    job.tell(
+        result.answer, replies, stop_reason=result.stop_reason, message=result.message, confidence=result.confidence
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from tests.benchmarks.local_runs import Run
 from tests.benchmarks.questions.stats import interval, mcnemar
 
 Row = tuple[str, Callable[[Sequence[Run]], str]]
+_SURE = 0.9
 
 
 def main_table(by_system: Mapping[str, Sequence[Run]]) -> str:
@@ -66,7 +67,11 @@ def _right(runs: Sequence[Run]) -> str:
 
 def _wrong_of_given(runs: Sequence[Run]) -> str:
     given = [run for run in runs if run.answer is not None]
-    return f"{sum(map(is_wrong, given))} of {len(given)}"
+    return f"{sum(map(is_wrong, given))} of {len(given)}" if given else "–"
+
+
+def _is_sure(run: Run) -> bool:
+    return run.confidence is not None and run.confidence >= _SURE
 
 
 _ROWS: tuple[Row, ...] = (
@@ -74,6 +79,7 @@ _ROWS: tuple[Row, ...] = (
     ("**right** (95 %)", _right),
     ("score, near misses in part", lambda runs: f"{mean(run.score for run in runs):.2f}" if runs else "–"),
     ("wrong, of the answers given", _wrong_of_given),
+    (f"… with a confidence of {_SURE} or more", lambda runs: _wrong_of_given([run for run in runs if _is_sure(run)])),
     ("no answer", _share(lambda run: run.answer is None)),
     ("… of which raised", _share(lambda run: run.raised)),
     ("… of which out of time", _share(lambda run: run.late)),
