@@ -13,6 +13,7 @@ import docx
 import pandas as pd
 import pptx
 import pytest
+from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 import rlm_jupyter
@@ -125,6 +126,20 @@ def test_paths_are_completed_behind_the_at() -> None:
     assert matches("%%rlm --context @rep[1]", []) == ("@rep[1]", ["@rep[1].txt"])
     assert matches("%rlm -c @a", []) == ("@a", [])  # the one folder has a blank in it
     assert matches("%rlm -c rep", []) == ("rep", [])
+    assert matches("%rlm --context=@rep[1]", []) == ("@rep[1]", ["@rep[1].txt"])
+
+
+def test_variables_that_can_be_a_context_are_completed(shell: Any) -> None:
+    shell.run_cell("import re as report_of\nreports, report, other = ['a'], 'text', 1\ndef reported(): ...")
+
+    def completed(line: str) -> list[str]:
+        return sorted(one.text for one in shell.Completer.completions(line, len(line)) if one.text.startswith("repo"))
+
+    with provisionalcompleter():
+        assert completed("%rlm -c rep") == ["report", "reports"]
+        assert completed("%%rlm --context=rep") == ["report", "reports"]
+        assert completed("%rlm -c other,rep") == ["report", "reports"]
+        assert "reported" in completed("rep")  # elsewhere all there is
 
 
 # --- the docs -------------------------------------------------------------------------------------------------

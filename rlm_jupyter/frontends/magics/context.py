@@ -65,7 +65,7 @@ def _variable(shell: Any, name: str) -> object:
         file = f"a file is named by -c @{name}" if Path(name).exists() else "assign it to a variable first"
         raise ConfigurationError(f"-c takes names of variables, not {quoted(name)}: {file}.")
     if name not in shell.user_ns:
-        meant = did_you_mean(closest(name, _data(shell)))
+        meant = did_you_mean(closest(name, names_of_data(shell)))
         raise ConfigurationError(f"There is no variable {quoted(name)} for the context.{meant}")
     value: object = shell.user_ns[name]
     if value is None:
@@ -79,7 +79,7 @@ def _variable(shell: Any, name: str) -> object:
     return value
 
 
-def _data(shell: Any) -> list[str]:
+def names_of_data(shell: Any) -> list[str]:
     """Return the names of the user's variables that can be a context."""
     hidden = shell.user_ns_hidden
     return [
