@@ -258,7 +258,7 @@ class SelfFork:
             stream._flush_pending = stream._subprocess_flush_pending = False
             stream._buffers.clear()
             if stream._should_watch:
-                stream.reading = threading.RLock()
+                stream.begin_reading()
                 os.close(stream._fid)
                 stream._fid, writes = os.pipe()
                 os.dup2(writes, stream._original_stdstream_fd)

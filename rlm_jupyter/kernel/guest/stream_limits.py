@@ -2,15 +2,19 @@
 
 ipykernel gathers what is printed until it is sent. A cell that prints without end would fill this process's memory,
 and then the host's, before anybody could stop it. What code in C puts out, and processes that a cell has started, is
-read from a pipe by a thread, which may come to it when the cell has ended, and is seen no more.
+read from a pipe by a thread, which may come to it when the cell has ended, and is seen no more. So whoever prints, or
+flushes, reads it first.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import contextvars
 import os
 import select
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,16 +22,21 @@ from ipykernel.iostream import OutStream
 
 MOST_CHARS = 64 * 2**20
 """That a cell may print to one stream."""
-
-
-_MOST_READ = 2**16
-"""Bytes: as many as a pipe holds."""
+_MOST_READ = 2**20
+"""Bytes: as many as a pipe holds, where pages are large."""
+_LOOK_SECONDS = 50e-6
+"""Between two looks at the pipe by who prints: no process starts and ends sooner, and a loop may print often."""
 _MOST_TEXT = MOST_CHARS - 1_024
 """So that the news of it has room as well: whoever reads keeps no more than that."""
 
 
 class OutputFloodError(RuntimeError):
     """A cell prints without end."""
+
+
+def _has(lock: Any) -> bool:
+    """Return whether this thread holds an `RLock`."""
+    return bool(lock._is_owned())
 
 
 class _Printed:
@@ -53,8 +62,12 @@ class _Printed:
 class BoundedStream(OutStream):
     """Refuses what a cell prints beyond `MOST_CHARS`: an error in the cell, silence in its other threads."""
 
-    reading: Any = None
+    _reading: Any = None
     """Held while the pipe is read from; `None`: ipykernel's own thread reads it, or nobody does."""
+    _decoder: Any = None
+    """Of what comes through the pipe: a character may come in two pieces."""
+    _looked = 0.0
+    """When who prints has looked at the pipe."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -82,9 +95,14 @@ class BoundedStream(OutStream):
         ipykernel puts that out a second time where the kernel was started, which is the host's own output: a flood
         would fill a terminal or a log. And where that takes no more, it stops to read, and who writes is stuck.
         """
-        self.reading = threading.RLock()
+        self.begin_reading()
         super()._setup_stream_redirects(name)
         self._leave_out(self._original_stdstream_copy)
+
+    def begin_reading(self) -> None:
+        """Make ready for a new pipe, of which nothing was read yet."""
+        self._reading = threading.RLock()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def _watch_pipe_fd(self) -> None:
         """Read what comes through the pipe, in a thread, until nobody writes there any more."""
@@ -100,16 +118,30 @@ class BoundedStream(OutStream):
                     break
 
     def _take(self, fd: int) -> bool:
-        """Print what is in the pipe by now; return whether there may come more."""
-        assert self.reading is not None
-        with self.reading:
+        """Print what is in the pipe by now; return whether there may come more.
+
+        It is the output of the cell that runs, whichever cell has started the thread that takes it.
+        """
+        with self._reading:
             there = select.poll()
             there.register(fd, select.POLLIN)
             if not there.poll(0):  # another thread has taken it
                 return True
             taken = os.read(fd, _MOST_READ)
-            self.write(taken.decode(errors="replace"))
+            if text := self._decoder.decode(taken, final=not taken):
+                contextvars.Context().run(self._put, text)
             return bool(taken)
+
+    def _take_first(self) -> None:
+        """Print what is in the pipe before anything else; not in a signal's handler that has interrupted just that."""
+        fd = self._fid
+        if self._reading is None or fd is None or os.getpid() != self._master_pid:
+            return
+        # amid a print whoever reads may wait for that print, and amid a look nothing may be left to read
+        if not _has(self._buffer_lock) and not _has(self._reading):
+            self._looked = time.monotonic()
+            with contextlib.suppress(OutputFloodError, OSError):  # it is said where the cell itself prints; or closed
+                self._take(fd)
 
     @staticmethod
     def _leave_out(copy: int) -> None:
@@ -144,9 +176,9 @@ class BoundedStream(OutStream):
 
     def flush(self) -> None:
         """Send what was printed, and wait until the thread that sends has done so; where nothing was, for nobody."""
-        if self.reading is not None and self._fid is not None and os.getpid() == self._master_pid:
-            with contextlib.suppress(OutputFloodError):  # it is said where the cell itself prints
-                self._take(self._fid)
+        if _has(self._buffer_lock):  # a signal's handler amid a print: who sends would wait for that
+            return
+        self._take_first()
         if self._buffers or self._is_sending or self.echo is not None or os.getpid() != self._master_pid:
             super().flush()
 
@@ -171,6 +203,11 @@ class BoundedStream(OutStream):
         """
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string).__name__}")
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._take_first()
+        return self._put(string)
+
+    def _put(self, string: str) -> int:
         printed = self._printed()
         before = printed.chars
         printed.chars = written = before + len(string)

@@ -367,6 +367,57 @@ async def test_what_processes_put_out_is_there_when_their_cell_ends(kernel: Kern
     assert [text_of(run) for run in runs] == [f"{number}\n{number}\n" for number in range(12)]
 
 
+async def test_what_processes_put_out_is_the_cells_that_runs_whoever_reads_it(kernel: Kernel) -> None:
+    """A thread of an earlier cell that flushes reads the pipe as well."""
+    await kernel.execute(
+        "import os, sys, threading, time\ngoes_on = [True]\n"
+        "def work():\n    while goes_on: sys.stdout.flush(); time.sleep(0.0002)\n"
+        "threading.Thread(target=work).start()"
+    )
+    runs = [await kernel.execute(f"status = os.system('echo {number}; sleep 0.01')") for number in range(30)]
+    await kernel.execute("goes_on.clear()")
+    assert [text_of(run) for run in runs] == [f"{number}\n" for number in range(30)]
+
+
+async def test_what_a_process_puts_out_stands_before_what_is_printed_after_it(kernel: Kernel) -> None:
+    await kernel.execute(
+        "import os, sys, threading\nsys.setswitchinterval(0.02)\ngoes_on = [True]\n"
+        "def work():\n    while goes_on: pass\n"
+        "for _ in range(2): threading.Thread(target=work).start()"
+    )
+    run = await kernel.execute(
+        "for number in range(12):\n    status = os.system(f'echo {number}')\n    print(number, flush=number % 2 == 0)"
+    )
+    await kernel.execute("goes_on.clear(); sys.setswitchinterval(0.005)")
+    assert text_of(run) == "".join(f"{number}\n{number}\n" for number in range(12))
+
+
+async def test_characters_that_a_process_puts_out_in_two_pieces_are_whole(kernel: Kernel) -> None:
+    run = await kernel.execute(
+        "import os, sys\n"
+        "for byte in 'é€😀'.encode():\n    size = os.write(1, bytes([byte])); sys.stdout.flush()\n"
+        "size = os.write(1, b'\\xff.\\n')"
+    )
+    assert text_of(run) == "é€😀\N{REPLACEMENT CHARACTER}.\n"
+
+
+async def test_a_signals_handler_may_print_amid_prints_and_a_processs_output(kernel: Kernel) -> None:
+    """Each may wait for what the other holds."""
+    run = await kernel.execute(
+        "import signal, subprocess, time\ncalls = []\n"
+        "def handler(*_):\n    calls.append(time.sleep(0.02)); print('!', flush=True)\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.003)\n"
+        "before = signal.signal(signal.SIGALRM, handler)\n"
+        "noisy = subprocess.Popen('while true; do echo x; done', shell=True)\n"
+        "alarm = signal.setitimer(signal.ITIMER_REAL, 0.003)\n"
+        "while len(calls) < 40: print('y')\n"
+        "alarm, killed = signal.setitimer(signal.ITIMER_REAL, 0), noisy.kill()",
+        cell_seconds=8.0,
+    )
+    assert run.status == "ok"
+    assert text_of(run).count("!") >= 40
+
+
 async def test_a_cells_file_has_the_name_that_ipykernel_gives_it(kernel: Kernel) -> None:
     """IPython draws tracebacks by it."""
     said = await kernel.execute("import warnings\nwarnings.warn('hm')")
