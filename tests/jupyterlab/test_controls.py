@@ -449,3 +449,21 @@ def told(page: NotebookPage, expression: str) -> Any:
         f"__import__('json').dumps({expression})",
     )
     return json.loads(text[1:-1])
+
+
+def test_a_press_on_stop_counts_though_the_buttons_change_meanwhile(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, WRONG, FINAL], opened=1)
+    page = opened("text = 'x' * 10", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("code") and page.live("code")[0]["metadata"]["rlm"].get("count"), "an iteration")
+    page.until_still(lambda: bar_of(page).bounding_box())
+    bar_of(page).locator(".rlm-stop").hover()
+    page.page.mouse.down()
+    page.command("rlm:pause")
+    model.let(1)
+    page.until(lambda: bar_of(page).get_by_role("button", name="Resume:").count(), "that it is paused")
+    page.page.mouse.up()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase=ended]").count(), "that it is over")
+    assert "stopped" in bar_of(page).inner_text().lower()
+    assert not page.errors

@@ -237,6 +237,8 @@ def test_a_narrow_window_cuts_nothing_off(opened: Open, model: Waiting, window: 
             page.picture(f"narrow-{name}", 300)
             assert cut_off(page) == []
             approve(page)
+        page.until(lambda: not page.page.locator(".rlm-bar .rlm-approve").count(), "no cell waits")
+        page.until_still(lambda: page.page.locator(".rlm-bar .rlm-limits").bounding_box())
         page.page.locator(".rlm-bar .rlm-limits").click()
         page.until(lambda: page.page.locator(".rlm-limits input").count(), "the form")
         page.picture("narrow-limits", 300)

@@ -119,11 +119,24 @@ export class RunBar extends Widget {
     return [...deciding, 'stop', pausing, 'note', 'limits', 'fold'];
   }
 
-  /** Have these buttons and no others; the focus stays where somebody is. */
+  /**
+   * Have these buttons and no others; the focus stays where somebody is.
+   *
+   * Those that stay are not put there anew: a press on one whose mouse button is still down would be lost.
+   */
   private _offer(names: Name[]): void {
     const focused = this._shown.find(name => this._made.get(name) === document.activeElement);
+    this._shown.filter(name => !names.includes(name)).forEach(name => this._button(name).remove());
     this._shown = names;
-    this._buttons.replaceChildren(...names.map(name => this._button(name)));
+    let at = this._buttons.firstChild;
+    for (const name of names) {
+      const button = this._button(name);
+      if (button === at) {
+        at = at.nextSibling;
+      } else {
+        this._buttons.insertBefore(button, at);
+      }
+    }
     if (focused) {
       const next = [focused, ...(SUCCESSORS[focused] ?? []), names[0]].find(name => names.includes(name));
       if (next) {
