@@ -619,12 +619,16 @@ def test_only_so_many_kernels_are_kept(shell: InteractiveShell) -> None:
     assert shell.user_ns["b"].answer == "x"
     assert run(shell, "a.ask('And?')")[1] is None
     # one that works is not closed, and gives way once it is done
-    waits = "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\nFINAL('waited')"
-    write_script(Path("wait.json"), [f"```repl\n{waits}\n```"])
+    waits = "while not os.path.exists('go'):\n    time.sleep(0.05)\nFINAL('waited')"
+    write_script(Path("wait.json"), [f"```repl\nimport os, time\nopen(f'begun-{{time.time_ns()}}', 'w')\n{waits}\n```"])
     handles = []
     for name in ("a", "c"):
         run(shell, f"%rlm -m scripted/wait.json --rerun --background -o {name} What?")
         handles.append(shell.user_ns[name])
+    deadline = time.monotonic() + 40
+    while len([*Path().glob("begun-*")]) < 2:  # up to then the kernels of before are kept, and would be closed
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert "was closed" not in run(shell, "%rlm -m scripted/few.json --rerun -o d What?")[0]
     Path("go").touch()
     assert [handle.result(60).answer for handle in handles] == ["waited"] * 2
