@@ -355,15 +355,23 @@ async def test_nobody_is_waited_for_where_nothing_was_printed(kernel: Kernel) ->
     assert text_of(run) == "x(0, True)"
 
 
+BUSY = """\
+import os, sys, threading
+sys.setswitchinterval(0.02)
+goes_on = [True]
+def work():
+    while goes_on: pass
+for _ in range(2): threading.Thread(target=work).start()
+"""
+"""Has other threads get their turn late."""
+AT_REST = "goes_on.clear(); sys.setswitchinterval(0.005)"
+
+
 async def test_what_processes_put_out_is_there_when_their_cell_ends(kernel: Kernel) -> None:
     """A thread reads it, and gets its turn late beside two that are at work."""
-    await kernel.execute(
-        "import os, sys, threading\nsys.setswitchinterval(0.02)\ngoes_on = [True]\n"
-        "def work():\n    while goes_on: pass\n"
-        "for _ in range(2): threading.Thread(target=work).start()"
-    )
+    await kernel.execute(BUSY)
     runs = [await kernel.execute(f"status = os.system('echo {number}; echo {number} >&2')") for number in range(12)]
-    await kernel.execute("goes_on.clear(); sys.setswitchinterval(0.005)")
+    await kernel.execute(AT_REST)
     assert [text_of(run) for run in runs] == [f"{number}\n{number}\n" for number in range(12)]
 
 
@@ -380,15 +388,11 @@ async def test_what_processes_put_out_is_the_cells_that_runs_whoever_reads_it(ke
 
 
 async def test_what_a_process_puts_out_stands_before_what_is_printed_after_it(kernel: Kernel) -> None:
-    await kernel.execute(
-        "import os, sys, threading\nsys.setswitchinterval(0.02)\ngoes_on = [True]\n"
-        "def work():\n    while goes_on: pass\n"
-        "for _ in range(2): threading.Thread(target=work).start()"
-    )
+    await kernel.execute(BUSY)
     run = await kernel.execute(
         "for number in range(12):\n    status = os.system(f'echo {number}')\n    print(number, flush=number % 2 == 0)"
     )
-    await kernel.execute("goes_on.clear(); sys.setswitchinterval(0.005)")
+    await kernel.execute(AT_REST)
     assert text_of(run) == "".join(f"{number}\n{number}\n" for number in range(12))
 
 
