@@ -90,6 +90,8 @@ class Run:
     """From 0.0 to 1.0: a near miss may count in part."""
     confidence: float | None = None
     """What the system says of its answer, where it says something."""
+    aids: Sequence[str] = ()
+    """Those of ours that came up, by their names (`local_drivers.aids`)."""
 
     @property
     def key(self) -> tuple[str, int, str, str, int]:
@@ -167,6 +169,7 @@ async def make_run(
         stop_reason=told.get("stop_reason", ""),
         score=round(score, 3),
         confidence=told.get("confidence"),
+        aids=told.get("aids", ()),
     )
 
 

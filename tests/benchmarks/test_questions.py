@@ -6,11 +6,14 @@ import csv
 import hashlib
 import io
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.local_drivers.aids import AIDS
 from tests.benchmarks.local_runs import Run, make_run
 from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
 from tests.benchmarks.questions.__main__ import SYSTEMS, chosen, command, main
@@ -128,6 +131,64 @@ def test_the_exact_test_and_the_interval() -> None:
     assert mcnemar([True, False], [True, False]) == 1.0
     low, high = interval([1.0] * 50 + [0.0] * 50)
     assert 0.38 < low < 0.45 < 0.55 < high < 0.62
+
+
+_LEFT_OUT = """
+import sys
+from rlm_jupyter import parsing
+from rlm_jupyter.prompts.initial import opening
+from rlm_jupyter.prompts.structure import structure
+from rlm_jupyter.types.values import ContextInfo
+from tests.benchmarks.local_drivers.aids import leave_out
+
+leave_out(sys.argv[1:])
+for text in ("city,amount\\n" + "Lima,4\\n" * 90, "The old mill by the river was sold. Nobody knew to whom.\\n" * 90):
+    info = ContextInfo("str", "long", structure(text), text[:20])
+    print(opening("Which city?", info, max_iterations=8))
+print(parsing.parse("```repl\\nprint(1)\\n```\\nOutput:\\n9\\n").read)
+"""
+
+
+@pytest.mark.parametrize(
+    ("aid", "gone", "kept"),
+    [
+        ("form", ["with the columns", "csv.DictReader"], ["SEARCH("]),
+        ("code", ["csv.DictReader"], ["with the columns", "SEARCH("]),
+        ("search", ["SEARCH("], ["csv.DictReader"]),
+        ("reading", ["\n21\n"], ["csv.DictReader", "SEARCH("]),
+    ],
+)
+def test_an_aid_can_be_left_out(aid: str, gone: list[str], kept: list[str]) -> None:
+    said, without = (
+        subprocess.run(
+            [sys.executable, "-c", _LEFT_OUT, *names], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout
+        for names in ([], [aid])
+    )
+    assert all(words in said for words in [*gone, *kept])
+    assert all(words in without for words in kept)
+    assert not any(words in without for words in gone)
+
+
+def test_every_aid_is_where_it_is_looked_for() -> None:
+    """In a process of its own, which stays without them."""
+    code = "from tests.benchmarks.local_drivers.aids import AIDS, leave_out; leave_out(AIDS); print(len(AIDS))"
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert told.strip() == str(len(AIDS))
+
+
+async def test_a_run_tells_which_aids_came_up_and_goes_without_those_left_out(tmp_path: Path) -> None:
+    question = KINDS["csv-count"].question(3, "fits")
+    replies = ["```repl\nprint(len(context))\n```\nOutput:\n9", f"```repl\nprint(1)\nFINAL({question.answer})\n```"]
+    replies += [f"```repl\nFINAL({question.answer})\n```"] * 2
+    found = []
+    for without in ((), ("questioning", "reading")):
+        with LocalServer(replies) as server:
+            settings = {"base_url": server.openai_url, "provider": "llamacpp", "model": "coder", "max_iterations": 5}
+            settings["options"] = {"without": without}
+            run = await make_run("ours", command("ours"), question, 3, settings, tmp_path / "run", 60.0)
+        found.append((run.right, run.iterations, sorted(run.aids)))
+    assert found == [(True, 3, ["questioning", "reading"]), (True, 2, [])]
 
 
 def test_every_system_has_its_driver() -> None:

@@ -15,11 +15,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 
 from tests.benchmarks.environment import dspy_python, reference_python, smolagents_python
+from tests.benchmarks.local_drivers.aids import AIDS
 from tests.benchmarks.local_model import DEFAULT_URL, served
 from tests.benchmarks.local_runs import Run, kept_runs, make_run
 from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
@@ -91,7 +92,7 @@ def _models(options: argparse.Namespace) -> Sequence[str] | str:
 def _report(questions: Sequence[tuple[int, Question]], settings: dict[str, Any], options: argparse.Namespace) -> str:
     """Return the tables of what is done, and how the systems differ in pairs."""
     keys = {(seed, question.name) for seed, question in questions}
-    names = {_label(system, options.label): system for system in options.only}
+    names = {_label(system, options): system for system in options.only}
     runs = {run.key: run for run in kept_runs(options.output / "runs.jsonl") if (run.seed, run.task) in keys}
     of_model = [run for run in runs.values() if run.key[3:] == (settings["model"], settings["max_iterations"])]
     known = [*names, *dict.fromkeys(run.system for run in of_model if run.system not in names)]
@@ -104,8 +105,10 @@ def _report(questions: Sequence[tuple[int, Question]], settings: dict[str, Any],
     return "\n".join(lines)
 
 
-def _label(system: str, label: str) -> str:
-    return f"{system} {label}".strip()
+def _label(system: str, options: argparse.Namespace) -> str:
+    """Return what a system is called in this configuration."""
+    without = f"without {', '.join(options.without)}" if system == "ours" and options.without else ""
+    return " ".join(filter(None, (system, options.label, without)))
 
 
 async def _ask(questions: Sequence[tuple[int, Question]], settings: dict[str, Any], options: argparse.Namespace) -> str:
@@ -114,24 +117,37 @@ async def _ask(questions: Sequence[tuple[int, Question]], settings: dict[str, An
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "runs.jsonl"
     done = {run.key for run in kept_runs(path)}
-    keyed = [((_label(system, options.label), seed, question.name), system, question)
+    keyed = [((_label(system, options), seed, question.name), system, question)
              for seed, question in questions for system in options.only]  # fmt: skip
-    missing = [
+    missing = iter([
         (key, system, question)
         for key, system, question in keyed
         if (*key, settings["model"], settings["max_iterations"]) not in done
-    ]
-    with path.open("a", encoding="utf-8") as file:
+    ])  # fmt: skip
+    commands = {system: command(system) for system in options.only}  # made before several ask for one
+
+    async def ask(file: TextIO) -> None:
         for (label, seed, name), system, question in missing:
             folder = (options.output / f"seed-{seed}" / name / label.replace(" ", "-")).resolve()
-            its = {**settings, "options": {**SYSTEMS[system][1], **options.options}} if system == "ours" else settings
-            run = await make_run(label, command(system), question, seed, its, folder, options.timeout)
-            if isinstance(why := served(options.base_url), str):
-                return why  # and what the run came to says nothing of the system
+            its = settings
+            if system == "ours":
+                its = {**settings, "options": {**SYSTEMS[system][1], **options.options, "without": options.without}}
+            run = await make_run(label, commands[system], question, seed, its, folder, options.timeout)
+            if isinstance(why := await asyncio.to_thread(served, options.base_url), str):
+                raise ConnectionError(why)  # what the run came to says nothing of the system
             file.write(run.line)
             file.flush()
             progress.print(_line(run, question), markup=False, highlight=False)
-    return ""
+
+    why_gone = ""
+    with path.open("a", encoding="utf-8") as file:
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(options.at_once):
+                    workers.create_task(ask(file))
+        except* ConnectionError as gone:
+            why_gone = str(gone.exceptions[0])
+    return why_gone
 
 
 def _line(run: Run, question: Question) -> str:
@@ -159,6 +175,12 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=tuple(SYSTEMS), default=["ours", "exec"], metavar="SYSTEM")
     parser.add_argument("--label", default="", help="put behind the systems' names: for a configuration to compare")
     parser.add_argument("--options", type=_pairs_of, default={}, help="of RLM, for ours: samples=3,strategy=auto")
+    parser.add_argument(
+        "--without", nargs="+", choices=tuple(AIDS), default=(), metavar="AID", help=f"for ours: {', '.join(AIDS)}"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=1, metavar="N", help="runs, where the server has slots: none is as fast then"
+    )
     parser.add_argument("--max-iterations", type=int, default=8, metavar="N")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="for a run (default: 300)")
     parser.add_argument("--table", action="store_true", help="make no run: show what is done")

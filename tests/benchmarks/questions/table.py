@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean, median
 
@@ -74,6 +75,11 @@ def _is_sure(run: Run) -> bool:
     return run.confidence is not None and run.confidence >= _SURE
 
 
+def _aids(runs: Sequence[Run]) -> str:
+    counted = Counter(aid for run in runs for aid in run.aids)
+    return ", ".join(f"{aid} {times}" for aid, times in counted.most_common()) or "–"
+
+
 _ROWS: tuple[Row, ...] = (
     ("questions", lambda runs: str(len(runs))),
     ("**right** (95 %)", _right),
@@ -84,6 +90,7 @@ _ROWS: tuple[Row, ...] = (
     ("… of which raised", _share(lambda run: run.raised)),
     ("… of which out of time", _share(lambda run: run.late)),
     ("the harness's own words", _share(lambda run: run.own_words)),
+    ("aids that came up", _aids),
     ("iterations, mean", lambda runs: f"{mean(run.iterations for run in runs):.1f}" if runs else "–"),
     ("tokens read anew, mean", lambda runs: f"{mean(run.read for run in runs):,.0f}" if runs else "–"),
     ("tokens written, mean", lambda runs: f"{mean(run.written for run in runs):,.0f}" if runs else "–"),
