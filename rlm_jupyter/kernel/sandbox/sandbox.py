@@ -23,6 +23,8 @@ _KINDS = "auto, bwrap, docker, podman and none"
 _GIB = 1024**3
 _PROCESSES = 4_096
 _OWN = ("/proc", "/dev", "/sys")
+_SHARED_MEMORY = Path("/dev/shm")
+"""A kernel has one of its own, and files and folders in that of the machine may be shown in it, as in `/tmp`."""
 
 
 def _folders(name: str, given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
@@ -33,8 +35,8 @@ def _folders(name: str, given: str | Path | Sequence[str | Path]) -> tuple[Path,
         if not path.exists():
             raise ConfigurationError(f"Sandbox({name}=…): {path} does not exist.")
         real = path.resolve()
-        own = (*_OWN, folder_of_all().resolve())
-        if str(real) in {"/", "/tmp"} or any(real.is_relative_to(folder) for folder in own):
+        is_systems = any(map(real.is_relative_to, _OWN)) and _SHARED_MEMORY not in real.parents
+        if str(real) in {"/", "/tmp"} or is_systems or real.is_relative_to(folder_of_all().resolve()):
             raise ConfigurationError(f"Sandbox({name}=…): {path} can't be shown; name a folder inside it.")
         folders.append(path)
     return tuple(folders)

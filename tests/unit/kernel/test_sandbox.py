@@ -146,13 +146,16 @@ async def test_the_places_of_kernels_are_in_no_folder_that_is_shown(
         template_pool.current().close()
 
 
-@pytest.mark.parametrize("base", ["/tmp", "/dev/shm", "/var/tmp"])
+@pytest.mark.parametrize(
+    ("base", "beside"),
+    [("/tmp", "/var/tmp"), ("/dev/shm", "/var/tmp"), ("/var/tmp", "/dev/shm"), ("/dev/shm", "/dev/shm")],
+)
 @pytest.mark.parametrize("forks", [True, False], ids=["forked", "anew"])
 async def test_wherever_temporary_files_are_what_is_shown_there_is_seen_and_modules_are_imported(
-    base: str, forks: bool, monkeypatch: pytest.MonkeyPatch
+    base: str, beside: str, forks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_bwrap()
-    with tempfile.TemporaryDirectory(dir=base) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as data:
+    with tempfile.TemporaryDirectory(dir=base) as folder, tempfile.TemporaryDirectory(dir=beside) as data:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         for name in ("read", "write"):
             (Path(data) / name).mkdir()
@@ -170,7 +173,9 @@ async def test_wherever_temporary_files_are_what_is_shown_there_is_seen_and_modu
             assert (await kernel.execute("import rlm_jupyter.kernel.guest.tool_functions")).status == "ok"
             await kernel.execute(f"open({data!r} + '/write/new.txt', 'w').write('made inside')")
             assert (Path(data) / "write" / "new.txt").read_text() == "made inside"
-            for place in (f"{data}/read", data, folder if base == "/var/tmp" else "/"):
+            # what is above it in a /tmp or /dev/shm is the kernel's own
+            above = (place for place in (data, folder) if place.startswith("/var/tmp"))
+            for place in (f"{data}/read", *above, "/"):
                 run = await kernel.execute(f"open({place!r} + '/new.txt', 'w')")
                 assert run.outputs[-1]["ename"] in {"OSError", "PermissionError"}
             assert (await kernel.execute("import tempfile; tempfile.NamedTemporaryFile()")).status == "ok"
@@ -243,6 +248,8 @@ async def test_another_folder_is_not_shown_and_work_is_done_in_a_private_one(shu
         ({"read": ["/no/such/folder"]}, "does not exist"),
         ({"read": ["/"]}, "can't be shown"),
         ({"write": ["/proc/self"]}, "can't be shown"),
+        ({"read": ["/dev/shm"]}, "can't be shown"),
+        ({"read": [place.folder_of_all()]}, "can't be shown"),
         ({"memory": 0}, "above zero"),
         ({"processes": 1.5}, "whole number"),
     ],
