@@ -15,7 +15,7 @@ import pytest
 
 from tests.benchmarks.local_drivers.aids import AIDS
 from tests.benchmarks.local_runs import Run, make_run
-from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
+from tests.benchmarks.questions import seen, unseen, untidy  # noqa: F401  they register their kinds
 from tests.benchmarks.questions.__main__ import SYSTEMS, chosen, command, main
 from tests.benchmarks.questions.grading import Names, Number, YesNo, one_of
 from tests.benchmarks.questions.question import CHARS, KINDS, Kind
@@ -24,7 +24,7 @@ from tests.benchmarks.questions.table import compared, main_table
 from tests.benchmarks.worker import ROOT
 from tests.support.local_servers import LocalServer
 
-SEED_7 = "226e440730a3d961"
+SEED_7 = "2546e202fdd9b995"
 """Of its prompts, texts and answers. Where it changes, figures taken before can't be compared with those taken after."""
 
 

@@ -1,6 +1,6 @@
 """Evaluate on any question: `python -m tests.benchmarks.questions --only ours exec --split unseen --seeds 1 2 3`.
 
-Forty-two kinds of questions, each with one right answer by construction, in three lengths, against one server that speaks
+Fifty-four kinds of questions, each with one right answer by construction, in three lengths, against one server that speaks
 chat completions and is running already. Half of the kinds may be looked at while prompts are tried (`--split seen`);
 the others are run for the table alone. What is done stands in the output folder; an evaluation that was interrupted
 goes on there.
@@ -23,7 +23,7 @@ from tests.benchmarks.environment import dspy_python, reference_python, smolagen
 from tests.benchmarks.local_drivers.aids import AIDS
 from tests.benchmarks.local_model import DEFAULT_URL, served
 from tests.benchmarks.local_runs import Run, kept_runs, make_run
-from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
+from tests.benchmarks.questions import seen, unseen, untidy  # noqa: F401  they register their kinds
 from tests.benchmarks.questions.question import CHARS, KINDS, Length, Question
 from tests.benchmarks.questions.table import by_kind, compared, main_table
 
@@ -49,13 +49,16 @@ def command(system: str) -> list[str]:
     return [python, "-m", f"{_DRIVERS}.{module}", *words]
 
 
-def chosen(split: str, seeds: Sequence[int], lengths: Sequence[Length]) -> list[tuple[int, Question]]:
-    """Return the questions of a split; where one length is to be drawn for each, they take turns."""
+def chosen(
+    split: str, seeds: Sequence[int], lengths: Sequence[Length], names: Sequence[str] = ()
+) -> list[tuple[int, Question]]:
+    """Return the questions of a split, or of these kinds in it; where one length is to be drawn for each, they take turns."""
     kinds = [kind for kind in KINDS.values() if split == "all" or kind.is_seen == (split == "seen")]
     return [
         (seed, kind.question(seed, lengths[(seed + place) % len(lengths)]))
         for seed in seeds
         for place, kind in enumerate(kinds)
+        if not names or kind.name in names
     ]
 
 
@@ -68,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     settings = {"base_url": options.base_url, "provider": options.provider, "model": options.model or models[0]}
     settings["max_iterations"] = options.max_iterations
-    questions = chosen(options.split, options.seeds, options.lengths)
+    questions = chosen(options.split, options.seeds, options.lengths, options.kinds)
     gone = ""
     try:
         if not options.table:
@@ -170,6 +173,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", help="its name there (default: the first that the server lists)")
     parser.add_argument("--provider", default="llamacpp", help="what this project calls such a server")
     parser.add_argument("--split", choices=("seen", "unseen", "all"), default="unseen")
+    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=(), metavar="KIND", help="of the split")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
     parser.add_argument("--lengths", nargs="+", choices=tuple(CHARS), default=list(CHARS), help="they take turns")
     parser.add_argument("--only", nargs="+", choices=tuple(SYSTEMS), default=["ours", "exec"], metavar="SYSTEM")
