@@ -18,7 +18,7 @@ from typing import Any
 
 from rlm_jupyter.parsing.file_signatures import identify
 from rlm_jupyter.prompts.images import images_among, measured
-from rlm_jupyter.prompts.structure import keys_of, structure
+from rlm_jupyter.prompts.structure import SAMPLED, keys_of, structure
 from rlm_jupyter.types.images import measure, pixels
 
 Description = tuple[str, tuple[str, ...]]
@@ -28,8 +28,9 @@ _PIECE = 1 << 22
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
 _MOST_NAME_CHARS = 80
-_LEAST_ALIKE, _MOST_ALIKE = 5, 200
-"""Dicts that are described as one, and looked at for that."""
+_LEAST_ALIKE, _MOST_ALIKE = 5, 2_000
+"""Dicts that are described as one, and looked at for that, evenly among all."""
+_MOST_UNIFORM = 200
 _AS_ROWS = '`rows = [{"key": key, **value} for key, value in context.items()]`'
 _MOST_BITS = 200
 _ADDRESS = re.compile(r" at \w|0x[0-9a-f]")
@@ -115,8 +116,8 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
         first = f"first {len(items[0]):,}, " if isinstance(items[0], str) else ""
         details.append(f"characters: {sum(texts):,} in all; {first}smallest {min(texts):,}, largest {max(texts):,}")
     elif isinstance(items[0], dict):
-        alike = _alike(items)
-        details.append(alike.replace("value", "item", 1) or f"keys of the first: {_names(items[0])}")
+        alike = [line.replace("value", "item", 1) for line in _alike(items)]
+        details += alike or [f"keys of the first: {_names(items[0])}"]
     elif not images and (size := size_of(items[0])):
         details.append(f"the first: {size}")
     return _count(len(items), "item"), tuple(details)
@@ -125,21 +126,23 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
 def _of_dict(mapping: Mapping[Any, Any]) -> Description:
     images = images_among([*mapping.values()]) if len(mapping) > 1 else ""
     if alike := _alike(mapping.values()):
-        parts: tuple[str, ...] = (f"{alike}. {_AS_ROWS}",)
+        parts: tuple[str, ...] = (f"{alike[0]}. {_AS_ROWS}", *alike[1:])
     else:
         parts = (uniform,) if (uniform := _uniform(mapping)) else _parts(mapping, "key")
     return _count(len(mapping), "key"), (*filter(None, [images]), *parts)
 
 
-def _alike(values: Collection[Any]) -> str:
-    """Describe many dicts that have the same keys, or mostly; empty where they are few, something else, or differ."""
-    sample = [value for value in islice(values, _MOST_ALIKE) if isinstance(value, dict) and value]
-    if len(sample) < min(len(values), _MOST_ALIKE) or len(sample) < _LEAST_ALIKE:
-        return ""
+def _alike(values: Collection[Any]) -> tuple[str, ...]:
+    """Describe many dicts that have the same keys, or mostly; nothing where they are few, something else, or differ."""
+    step = -(-len(values) // _MOST_ALIKE)
+    looked_at = [*islice(values, 0, None, step)] if values else []
+    sample = [value for value in looked_at if isinstance(value, dict) and value]
+    if len(sample) < max(len(looked_at), _LEAST_ALIKE):
+        return ()
     shared = frozenset[Any].intersection(*map(frozenset, sample))
     if 2 * len(shared) < len(frozenset[Any].union(*map(frozenset, sample))):
-        return ""
-    return f"Each value is a dict with the keys {keys_of(sample)}"
+        return ()
+    return f"Each value is a dict with the keys {keys_of(sample)}", *((SAMPLED,) if step > 1 else ())
 
 
 def _uniform(mapping: Mapping[Any, Any]) -> str:
@@ -147,8 +150,8 @@ def _uniform(mapping: Mapping[Any, Any]) -> str:
 
     Texts are documents more often than not, whose names say which is which.
     """
-    kinds = {(type(value).__name__, size_of(value)) for value in islice(mapping.values(), _MOST_ALIKE)}
-    if not _MOST_KEYS < len(mapping) <= _MOST_ALIKE or len(kinds) > 1:
+    kinds = {(type(value).__name__, size_of(value)) for value in islice(mapping.values(), _MOST_UNIFORM)}
+    if not _MOST_KEYS < len(mapping) <= _MOST_UNIFORM or len(kinds) > 1:
         return ""
     [(kind, size)] = kinds
     if kind in {"str", "bytes"}:

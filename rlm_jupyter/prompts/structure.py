@@ -26,6 +26,7 @@ _ROWS = 12_000
 _MOST_TYPES = 2
 
 PROSE = "It is running text."
+SAMPLED = "That is what a sample shows: the rest may differ."
 _CODE_BEHIND = re.compile(r"((?:It is|Each line has|Each value is) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 
 
@@ -35,11 +36,14 @@ def structure(text: str) -> tuple[str, ...]:
     Behind a line may stand, between backticks, the code that gets at it.
     """
     lines = _lines(text)
-    found = _json(text) or _json_lines(lines) or log(lines) or table(lines) or line_shape(lines)
-    return (
-        found
-        or source_code(text, lines)
-        or (*headings(text, lines), *language(_ends(text)), *((PROSE,) if is_prose(lines) else ()))
+    if found := _json(text):
+        return found
+    if found := _json_lines(lines) or log(lines) or table(lines) or line_shape(lines):
+        return found if _is_whole(text) else (*found, SAMPLED)
+    return source_code(text, lines) or (
+        *headings(text, lines),
+        *language(_ends(text)),
+        *((PROSE,) if is_prose(lines) else ()),
     )
 
 
@@ -59,10 +63,15 @@ def _ends(text: str) -> str:
     return str.__getitem__(text, slice(0, _SAMPLE)) + str.__getitem__(text, slice(max(_SAMPLE, size - _SAMPLE), None))
 
 
+def _is_whole(text: str) -> bool:
+    """Return whether all lines of a text are looked at."""
+    return str.__len__(text) <= 3 * _SAMPLE
+
+
 def _lines(text: str) -> list[str]:
     """Return whole lines of the beginning, the middle and the end, the first ones first; blank ones left out."""
     size = str.__len__(text)
-    if size <= 3 * _SAMPLE:
+    if _is_whole(text):
         pieces = [str.__getitem__(text, slice(None)).split("\n")]
     else:
         middle = size // 2
@@ -84,13 +93,15 @@ def _json(text: str) -> tuple[str, ...]:
         data = json.loads(str.__getitem__(text, slice(None)))  # a subclass may mean something else by its methods
     except (ValueError, RecursionError):
         return ()
+    sampled: tuple[str, ...] = ()
     if isinstance(data, list):
         what = f"a list of {len(data):,} items"
         if data and all(isinstance(item, dict) for item in data):
             what = f"a list of {len(data):,} objects, with the keys {keys_of(_sample(data))}"
+            sampled = (SAMPLED,) if len(data) > _ROWS else ()
     else:
         what = f"an object with the keys {keys_of([data])}"
-    return (f"It is JSON: {what}. `import json; data = json.loads(context)`",)
+    return (f"It is JSON: {what}. `import json; data = json.loads(context)`", *sampled)
 
 
 def _sample(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

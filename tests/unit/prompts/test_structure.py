@@ -11,7 +11,7 @@ import pytest
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import initial
-from rlm_jupyter.prompts.structure import PROSE, structure, without_code
+from rlm_jupyter.prompts.structure import PROSE, SAMPLED, structure, without_code
 from rlm_jupyter.run.context import pack
 
 ROOT = Path(__file__).parents[3]
@@ -283,6 +283,20 @@ def test_keys_that_some_dicts_lack_are_said_to_be_lacking() -> None:
     mixed = [{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "a": 1}] * 3
     assert "a (int), b (int), c (int), d (int); few or none of them have all" in structure(json.dumps(mixed))[0]
     assert pack(mixed).info.details == ("items: dict", "keys of the first: 'a', 'b'")
+
+
+def test_it_is_said_where_only_a_sample_was_looked_at() -> None:
+    values = [{"id": i} | ({"hours": 2} if i > 300 else {}) for i in range(5_000)]
+    keys = "with the keys id (int); not in all of them: hours (int)"
+    assert pack(values).info.details == ("items: dict", f"Each item is a dict {keys}", SAMPLED)
+    assert pack(values[:1_000]).info.details == ("items: dict", f"Each item is a dict {keys}")
+    said = without_code(pack(dict(enumerate(values))).info.details)[0]
+    assert said == [f"Each value is a dict {keys}.", SAMPLED]
+    lines = "\n".join(map(json.dumps, values))
+    assert structure(lines)[1:] == (SAMPLED,)
+    assert len(structure(lines[:20_000].rpartition("\n")[0])) == 1
+    assert len(structure(json.dumps(values))) == 1
+    assert structure(json.dumps([{"id": i} for i in range(12_001)]))[1:] == (SAMPLED,)
 
 
 def test_many_values_of_one_kind_and_size_are_described_as_one() -> None:

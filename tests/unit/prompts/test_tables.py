@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter.prompts.structure import structure, without_code
+from rlm_jupyter.prompts.structure import SAMPLED, structure, without_code
 
 Rows = list[Any]
 
 
 def _read(text: str, whole: str | None = None) -> tuple[str, Rows]:
     """Return what is said of a text, and the rows that the code makes of it, or of another that begins so."""
-    (said,) = structure(text)
+    said, *more = structure(text)
+    assert more in ([], [SAMPLED])
     _, code = without_code([said])
     assert code is not None
     names: dict[str, Any] = {"context": text if whole is None else whole}
