@@ -75,7 +75,7 @@ def bank_statement(rng: Random, chars: int) -> Made:
 
     rows = filled(booking, chars, lambda some: _separated(some, ";"))
     head = f"Account;{rng.randint(10**8, 10**9)}\nHolder;{rng.choice(PEOPLE)}\n\nDate;Payee;Purpose;Amount;Balance\n"
-    prompt = f"With decimal commas and points between thousands, what do the amounts of payee {payees[0]} add up to?"
+    prompt = f"What do the amounts of payee {payees[0]} add up to? Give it with a decimal point."
     return Made(prompt, head + _separated(rows, ";"), Number(cents[payees[0]] / 100, _CENT))
 
 
