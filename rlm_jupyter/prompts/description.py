@@ -31,6 +31,7 @@ _MOST_NAME_CHARS = 80
 _LEAST_ALIKE, _MOST_ALIKE = 5, 2_000
 """Dicts that are described as one, and looked at for that, evenly among all."""
 _MOST_UNIFORM = 200
+"""Values that are looked at where all are of one type and size; more are described one by one."""
 _AS_ROWS = '`rows = [{"key": key, **value} for key, value in context.items()]`'
 _MOST_BITS = 200
 _ADDRESS = re.compile(r" at \w|0x[0-9a-f]")

@@ -1,7 +1,7 @@
 """Evaluate on any question: `python -m tests.benchmarks.questions --only ours exec --split unseen --seeds 1 2 3`.
 
 Fifty-four kinds of questions, each with one right answer by construction, in three lengths, against one server that speaks
-chat completions and is running already. Half of the kinds may be looked at while prompts are tried (`--split seen`);
+chat completions and is running already. Some of the kinds may be looked at while prompts are tried (`--split seen`);
 the others are run for the table alone. What is done stands in the output folder; an evaluation that was interrupted
 goes on there.
 """

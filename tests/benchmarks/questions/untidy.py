@@ -59,7 +59,7 @@ def csv_line_breaks(rng: Random, chars: int) -> Made:
     return Made(prompt, as_csv(rows), Number(right))
 
 
-@kind("bank-statement", "bank statement", seen=False)
+@kind("bank-statement", "bank statement", seen=True)
 def bank_statement(rng: Random, chars: int) -> Made:
     """Add up amounts with decimal commas, below a preamble."""
     payees, balance, cents = rng.sample(PEOPLE, 8), 0, Counter[str]()
@@ -164,7 +164,7 @@ def jsonl_missing(rng: Random, chars: int) -> Made:
     return Made(prompt, as_json_lines(rows), Number(right))
 
 
-@kind("list-missing", "list of dicts", seen=False)
+@kind("list-missing", "list of dicts", seen=True)
 def list_missing(rng: Random, chars: int) -> Made:
     """Name the keys that a few records lack."""
 
