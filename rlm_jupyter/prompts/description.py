@@ -10,7 +10,6 @@ import numbers
 import re
 import reprlib
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from itertools import islice
@@ -18,13 +17,12 @@ from typing import Any
 
 from rlm_jupyter.parsing.file_signatures import identify
 from rlm_jupyter.prompts.images import images_among, measured
-from rlm_jupyter.prompts.structure import SAMPLED, keys_of, structure
+from rlm_jupyter.prompts.structure import SAMPLED, keys_of, occurrences, structure
 from rlm_jupyter.types.images import measure, pixels
 
 Description = tuple[str, tuple[str, ...]]
 """The size, and a line for each part or property."""
 
-_PIECE = 1 << 22
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
 _MOST_NAME_CHARS = 80
@@ -83,17 +81,8 @@ def _of_object(value: object) -> Description:
 
 def _of_text(text: str) -> Description:
     # the plain class's methods: a subclass may mean something else by them
-    lines = _count_newlines(text) + (str.__len__(text) > 0 and not str.endswith(text, "\n"))
+    lines = occurrences(text, "\n") + (str.__len__(text) > 0 and not str.endswith(text, "\n"))
     return f"{str.__len__(text):,} characters", (_count(lines, "line"), *structure(text))
-
-
-def _count_newlines(text: str) -> int:
-    """Count them piece by piece: other threads, such as one that gives the text to a kernel, run in between."""
-    length, count = str.__len__(text), str.count(text, "\n", 0, _PIECE)
-    for start in range(_PIECE, length, _PIECE):
-        time.sleep(0)
-        count += str.count(text, "\n", start, start + _PIECE)
-    return count
 
 
 def _of_bytes(data: bytes | bytearray | memoryview) -> Description:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
+from rlm_jupyter.prompts.columns import LEAST_LINES, MOST_NAME_CHARS
 from rlm_jupyter.prompts.prose import is_of_words
-from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAME_CHARS
 
 SEARCHED = 20_000_000
 """Characters of a text whose headings are counted."""
@@ -32,6 +32,7 @@ _CHAPTER = re.compile(
     re.MULTILINE,
 )
 """Its name is a capital, and a title behind it, too: a line of a paragraph may be `part I knew`."""
+_NUMBERED = re.compile(r"\s*\w+\s+\w+")
 _LONGEST_CHAPTER = 80
 _BEHIND_PARAGRAPH = re.compile(r"(?:\A|\n[ \t\r]*\n|[.!?…\"'”»:)*=-][ \t\r]*\n|[\dIVXLC]\r?\n)\Z")
 """What stands before a chapter: nothing, a blank line, a sentence's end, or another chapter's line."""
@@ -78,6 +79,9 @@ def _chapters(text: str) -> list[str]:
     found = list(islice(_CHAPTER.finditer(text), _MOST))
     if len(found) == _MOST:  # no book has so many
         return []
+    numbers = [" ".join(_NUMBERED.match(match[0])[0].lower().split()) for match in found]  # type: ignore[index]
+    if len({*numbers}) < len(numbers):
+        return []  # a table of contents, or the heads of pages: who counts lines counts those, too
     return [
         match[0]
         for match in found

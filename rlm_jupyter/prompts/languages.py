@@ -46,6 +46,9 @@ _CHINESE = re.compile("[的是了这這在们們你她么麼没沒说說]")
 """Words that every other sentence of Chinese has, and Japanese without kana hasn't."""
 _LEAST_CHINESE = 0.015
 _LEAST_LETTERS = 40
+_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
+_LEAST_LATIN = 0.2
+"""Of all letters: fewer are names and figures within a text."""
 
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -65,7 +68,10 @@ _MOST_RIVAL = 0.4
 
 def language(sample: str) -> tuple[str, ...]:
     """Name the language that a sample of a text is written in, in a sentence; nothing where that is English."""
-    name = _script(sample) or _by_words(_WORD.findall(_TAG.sub(" ", sample).lower()))
+    if name := _script(sample):
+        is_mixed = len(_LATIN.findall(sample)) > _LEAST_LATIN * sum(map(str.isalpha, sample))
+        return (f"It is written in {name}{', and partly in Latin letters' * is_mixed}.",)
+    name = _by_words(_WORD.findall(_TAG.sub(" ", sample).lower()))
     return (f"It is written in {name}.",) if name else ()
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rlm_jupyter.prompts.tables import LEAST_LINES, converted, kind, short
+from rlm_jupyter.prompts.columns import LEAST_LINES, converted, kind, short
 
 _CLOCK = r"\d\d:\d\d(?::\d\d)?"
 _DATED = (
@@ -30,7 +30,10 @@ _MILLISECONDS = re.compile(rf"{_TIME.pattern}[,:]\d{{3}}[\s\]]")
 """What a table with commas would cut."""
 _PAIR = re.compile(r'(?<!\S)([^\s=]+)=(?:"([^"]*)"|(\S*))')
 """Only from a blank on: a long word is looked at once."""
-_FIELD = re.compile(r"([^\s:=][^:=]{0,39}?)(: |=)(.*)")
+_FIELD = re.compile(r"([^\W_](?:[^:=()\[\]{}<>\"']|\([^:=()]*\)){0,39}?)(: |=)(.*)")
+"""Its label is words, a unit behind them in parentheses: not a piece of an object or a call as code writes it."""
+_MOST_ODD = 0.1
+"""Of lines, beside those that have their labels."""
 _SEPARATORS = (" || ", " | ", "\t", "; ", ", ", " ")
 _BEFORE_KEY = re.compile(r" (?=[^\s=]+=)")
 """Where a line without any other separator is cut: values may have blanks in them (`name=Ada Roth city=Rome`)."""
@@ -41,6 +44,14 @@ _MARKS = (
     re.compile(r".*:"),
 )
 """What words at the beginning of a log's lines are alike in, each in its place."""
+_PART = re.compile(r'\[[^\]]*\]|"(?:[^"\\]|\\.)*"|\S+')
+"""Of a web server's line: within brackets or quotation marks, or a word."""
+_MOST_PARTS = 15
+"""More are a sentence's words."""
+_BANNER = "--"
+"""What the first line of a log begins with that has no time, and says that one begins here."""
+_MOSTLY_TIMED, _OFTEN_TIMED = 0.6, 0.3
+"""Shares of lines that have a time, and that begin with one: others go on from those."""
 _MOST_LABEL_CHARS = 400
 _MOST_MARKED = 7
 _EXAMPLE_CHARS = 200
@@ -77,31 +88,44 @@ def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _labelled(lines: Sequence[str]) -> tuple[str, ...]:
-    """Describe lines such as `User: u1 || Label: order`: the same labels in each, with a mark between them."""
+    """Describe lines such as `User: u1 || Label: order`: the same labels in most, with a mark between them."""
+    typical = lines[len(lines) // 2]  # the first may say what the others are
     for separator in _SEPARATORS:
-        first = _cut(lines[0], separator)
-        if len(first) < 2 or not all(map(_FIELD.fullmatch, first)):
+        fields = [_FIELD.fullmatch(part) for part in _cut(typical, separator)]
+        names = [field[1] for field in fields if field is not None]
+        signs = {field[2] for field in fields if field is not None}
+        if len(names) < max(2, len(fields)) or len(signs) > 1 or len({*names}) < len(names):
             continue
-        rows = [[_FIELD.fullmatch(part) for part in _cut(line, separator)] for line in lines]
-        fields = [[field for field in row if field is not None] for row in rows]
-        if any(len(found) < max(2, len(row)) for found, row in zip(fields, rows, strict=True)):
+        labels = [name + sign for sign in signs for name in names]
+        rows = [values for line in lines if (values := _values(_cut(line, separator), labels)) is not None]
+        odd = len(lines) - len(rows)
+        if len(rows) < LEAST_LINES or odd > _MOST_ODD * len(lines):
             continue
-        labels = {tuple(field[1] for field in row) for row in fields}
-        signs = {field[2] for row in fields for field in row}
-        if len(labels) > 1 or len(signs) > 1 or len({*(names := labels.pop())}) < len(names):
-            continue
-        sign = signs.pop()
-        numbers = _as_numbers(names, [[field[3] for field in row] for row in fields])
-        parts = _parts(separator, [f"{name}{sign}" for name in names])
-        listed = ", ".join(map(short, names))
-        said = f"key=value for the keys {listed}" if separator == " " else f"{listed}, separated by {separator!r}"
-        return (
-            f"Each line has {said}. "
-            f"`{'import re; ' * ('re.' in parts)}"
-            f"rows = [dict(part.split({sign!r}, 1) for part in {parts} if {sign!r} in part) "
-            f'for line in context.split("\\n") if line.startswith({names[0] + sign!r})]{numbers}`',
-        )
+        return _labels_said(separator, names, signs.pop(), rows, odd=odd)
     return ()
+
+
+def _values(parts: Sequence[str], labels: Sequence[str]) -> list[str] | None:
+    """Return what stands behind the labels; `None`: these are others, or not so many."""
+    if len(parts) != len(labels) or not all(map(str.startswith, parts, labels)):
+        return None
+    return [part[len(label) :] for part, label in zip(parts, labels, strict=True)]
+
+
+def _labels_said(
+    separator: str, names: Sequence[str], sign: str, rows: Sequence[Sequence[str]], *, odd: int
+) -> tuple[str, ...]:
+    numbers = _as_numbers(names, rows)
+    parts = _parts(separator, [f"{name}{sign}" for name in names], is_sure=not odd)
+    listed = ", ".join(map(short, names))
+    said = f"key=value for the keys {listed}" if separator == " " else f"{listed}, separated by {separator!r}"
+    which = f"Each line has {said}" + f", but for {odd:,} of {odd + len(rows):,} looked at" * bool(odd)
+    return (
+        f"{which}. "
+        f"`{'import re; ' * ('re.' in parts)}"
+        f"rows = [dict(part.split({sign!r}, 1) for part in {parts} if {sign!r} in part) "
+        f'for line in context.split("\\n") if line.startswith({names[0] + sign!r})]{numbers}`',
+    )
 
 
 def _cut(line: str, separator: str) -> list[str]:
@@ -110,17 +134,27 @@ def _cut(line: str, separator: str) -> list[str]:
     return [] if '"' in line else _BEFORE_KEY.split(line)  # within quotes, a key is none
 
 
-def _parts(separator: str, labels: Sequence[str]) -> str:
-    """Return the code that cuts a line before its labels; a comma, a semicolon and a blank stand in values, too."""
+def _parts(separator: str, labels: Sequence[str], *, is_sure: bool) -> str:
+    """Return the code that cuts a line before its labels; a comma, a semicolon and a blank stand in values, too.
+
+    Parameters
+    ----------
+    is_sure
+        Whether a separator of other kinds stands in none of them.
+    """
     line = 'line.rstrip("\\r")'
-    ahead = "|".join(map(re.escape, labels)).replace("\\ ", " ")
-    if separator.strip() in {",", ";", ""} and len(ahead) <= _MOST_LABEL_CHARS:
-        return f"re.split({f'{separator}(?={ahead})'!r}, {line})"
+    ahead = "|".join(map(_escaped, labels))
+    if (not is_sure or separator.strip() in {",", ";", ""}) and len(ahead) <= _MOST_LABEL_CHARS:
+        return f"re.split({f'{_escaped(separator)}(?={ahead})'!r}, {line})"
     return f"{line}.split({separator!r})"
 
 
+def _escaped(text: str) -> str:
+    return re.escape(text).replace("\\ ", " ").replace("\\\t", "\t")
+
+
 def _as_numbers(names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
-    return converted(names, [kind([row[index] for row in values], blank=False) for index in range(len(names))])
+    return converted(names, [kind([row[index] for row in values], padded=False) for index in range(len(names))])
 
 
 def log(lines: Sequence[str]) -> tuple[str, ...]:
@@ -131,14 +165,20 @@ def log(lines: Sequence[str]) -> tuple[str, ...]:
 def _log(lines: Sequence[str]) -> tuple[str, ...]:
     begin = sum(map(bool, map(_TIME.match, lines)))
     timed = begin + sum(bool(_BEFORE_TIME.match(line)) for line in lines if not _TIME.match(line))
-    if timed < 0.6 * len(lines) or not _has_times(lines):
+    is_log = timed >= _MOSTLY_TIMED * len(lines) or begin >= _OFTEN_TIMED * len(lines)
+    is_headed = not _is_timed(lines[0]) and not lines[0].startswith(_BANNER)  # by names of columns, it may be
+    if not is_log or is_headed or not _has_times(lines):
         return ()
     where = "begin with a time" if begin == timed else "have a time"
-    rest = "" if timed == len(lines) else ", though not every one: some go on in further lines"
+    rest = "" if timed == len(lines) else ", though not every one"
     code, first = _words(lines) or ("lines = context.splitlines()", "")
     # not behind the code, as a comment: a small model goes on with the second row, and the third, without end
     shown = f" Split into rows, the first is {first}." if first else ""
     return (f"It is a log: its lines {where}{rest}.{shown} `{code}`",)
+
+
+def _is_timed(line: str) -> bool:
+    return bool(_TIME.match(line) or _BEFORE_TIME.match(line))
 
 
 def _has_times(lines: Sequence[str]) -> bool:
@@ -161,17 +201,34 @@ def _has_times(lines: Sequence[str]) -> bool:
 
 
 def _words(lines: Sequence[str]) -> tuple[str, str] | None:
-    """Return code that splits lines before their text, and the first one split; nothing where they vary."""
-    if not all(_TIME.match(line) or _BEFORE_TIME.match(line) for line in lines):
+    """Return code that takes lines apart, and the first one so; nothing where they vary."""
+    if not all(map(_is_timed, lines)):
         return None
+    code, example = _quoted(lines) or _split(lines) or ("", "")
+    if not code or "`" in example:
+        return None
+    return code, example if len(example) <= _EXAMPLE_CHARS else f"{example[: _EXAMPLE_CHARS - 1]}…"
+
+
+def _quoted(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Return code for lines with quoted parts, all of so many parts, as web servers write them."""
+    rows = [_PART.findall(line) for line in lines] if all('"' in line for line in lines) else []
+    if len({len(row) for row in rows}) != 1 or len(rows[0]) > _MOST_PARTS:
+        return None
+    code = f"rows = [re.findall(r'{_PART.pattern}', line) for line in context.split(\"\\n\") if line.strip()]"
+    return f"import re; {code}", repr(rows[0])
+
+
+def _split(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Return code that splits lines before their text."""
     split = [line.split(None, _MOST_MARKED) for line in lines]
     places = range(min(_MOST_MARKED, *(len(words) - 1 for words in split)))
     marks = {
         place: mark for mark in reversed(_MARKS) for place in places if all(mark.fullmatch(row[place]) for row in split)
     }
-    last = max(marks, default=0)
-    example = repr(lines[0].rstrip().split(None, last + 1))[:_EXAMPLE_CHARS]
-    if not set(marks.values()) - {_MARKS[0]} or "`" in example:  # times alone tell nothing apart
+    if not set(marks.values()) - {_MARKS[0]}:  # times alone tell nothing apart
         return None
+    last = max(marks)
     # not splitlines, which cuts lines at characters that stand in them, such as U+2028
-    return f'rows = [line.rstrip().split(None, {last + 1}) for line in context.split("\\n") if line.strip()]', example
+    code = f'rows = [line.rstrip().split(None, {last + 1}) for line in context.split("\\n") if line.strip()]'
+    return code, repr(lines[0].rstrip().split(None, last + 1))

@@ -26,7 +26,10 @@ _LEAST_LOWER = 0.45
 """Of words: names and titles begin with capitals, and so does every third word of German."""
 
 _MOST_SHOUTED = 0.85
-_SEVERAL = 3
+_SEVERAL, _MANY = 3, 6
+"""Words of a line."""
+_LEAST_TEXT = 0.15
+"""Share of lines."""
 
 _QUOTE = re.compile(r"\A(?:>\s?)+")
 _BULLET = re.compile(r"\A(?:[-*+•–—]|\(?(?:\d{1,4}|[a-z]|[ivx]{1,6})[.)]|\[\d{1,4}\])\s+")
@@ -34,7 +37,12 @@ _COMMENT = re.compile(
     r"//|/\*|\*/|--\s|%|;|<[a-zA-Z/!?]|dnl\b|REM\b|\.[.A-Z\\]|=\w|\\|msg(?:id|str|ctxt)\b|@\w|\||[{}]"
 )
 """How lines begin that are comments or markup, whatever they say."""
-_ENDS_AS_CODE = re.compile(r"[;{}\\=(\[&|]$|\*/$|\w\(\)$|\)\)$| // |\t|\S {4,}\S")
+_RECORD = re.compile(r"[\w.-]+=|\"[^\"]{1,60}\"\s*:|(?=[a-f]*\d)[\da-f]{7,40} |[A-Z][A-Z\d]  - ")
+"""How lines begin that are entries of something: with a key, the name of a commit."""
+_TIMED = re.compile(r"\[?(?:\d{1,4}[-/]\d\d[-/ ]|\d\d:\d\d\b|\s*\d+\.\d+\])")
+_MOST_TIMED = 12
+"""Words behind a time in a log, or a chat: more of them are a diary's, or a transcript's."""
+_ENDS_AS_CODE = re.compile(r"[;{}\\=(\[&|]$|\*/$|\w\(\)$|\)\)$| // | \|\|? |\t|\S {4,}\S")
 _MARKUP = re.compile(
     r"(?:- )?[a-z_$][\w./$-]*:(?: [|>][-+]?| \S+)?|- [\w./-]+|\\[a-zA-Z]+\b.*"
     r"|\([a-z.][\w.*!?+-]* .*|'?[\w$-]+'?: [\[{].*"
@@ -77,15 +85,26 @@ def is_prose(lines: Sequence[str]) -> bool:
 
 def is_of_words(lines: Sequence[str]) -> bool:
     """Return whether most lines are as sentences and list items are, and have several words."""
+    return _share(lines, _SEVERAL) >= _LEAST_LINES_PLAIN
+
+
+def has_text(lines: Sequence[str]) -> bool:
+    """Return whether a good part of a text's lines are sentences, other than comments in code."""
+    return _share([line for line in lines if not line.lstrip().startswith(("#", "*"))], _MANY) >= _LEAST_TEXT
+
+
+def _share(lines: Sequence[str], words: int) -> float:
     bare = [line.strip() for line in lines]
-    plain = sum(_is_plain(line, has_blocks=False) and len(line.split()) >= _SEVERAL for line in bare)
-    return plain >= _LEAST_LINES_PLAIN * max(1, len(bare))
+    plain = sum(len(line.split()) >= words and _is_plain(line, has_blocks=False) for line in bare)
+    return plain / max(1, len(bare))
 
 
 def _is_plain(line: str, *, has_blocks: bool) -> bool:
-    if _COMMENT.match(line) or _ENDS_AS_CODE.search(line) or _MARKUP.fullmatch(line):
+    if _COMMENT.match(line) or _RECORD.match(line) or _ENDS_AS_CODE.search(line) or _MARKUP.fullmatch(line):
         return False
     if has_blocks and line.startswith("*"):
+        return False
+    if _TIMED.match(line) and len(line.split()) <= _MOST_TIMED:
         return False
     words = _words(_BULLET.sub("", line, count=1))
     wordlike = sum((word.isascii() and word.isalpha()) or bool(_WORDLIKE.fullmatch(word)) for word in words)

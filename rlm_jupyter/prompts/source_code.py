@@ -6,11 +6,15 @@ import contextlib
 import re
 from collections.abc import Sequence
 
+from rlm_jupyter.prompts.prose import has_text
+
 _PARSED = 300_000
 """Characters of a text that is parsed as a whole, to be sure."""
 _LEAST_CODE = 5
 """Lines that are plainly of a language."""
 _LEAST_SHARE = 0.08
+_BESIDE = {"SQL": 20}
+"""Lines for each that is plainly another language's: more where a language stands in others' strings."""
 _LEAST_KINDS = 2
 """Kinds of lines: one alone may be another language's."""
 
@@ -93,14 +97,16 @@ def source_code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
     found = {name: _kinds(forms, stripped) for name, forms in _FORMS.items()}
     counts = {name: sum(kinds) for name, kinds in found.items() if _has_needed(name, kinds)}
     name, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
-    others = max((count for other, count in counts.items() if other != name), default=0)
-    if most < max(_LEAST_CODE, _LEAST_SHARE * len(lines), 2 * others):
+    others = sum(count for other, count in counts.items() if other != name)
+    if most < max(_LEAST_CODE, _LEAST_SHARE * len(lines)):
         return ()
-    if name == "Python" and str.__len__(text) <= _PARSED and _is_module(text):
+    is_python = name == "Python" or (name == "SQL" and any(found["Python"]))  # with SQL in its strings
+    if is_python and str.__len__(text) <= _PARSED and _is_module(text):
         return ("It is source code in Python. It parses as one module. `import ast; tree = ast.parse(context)`",)
-    if name != "SQL" and sum(map(bool, found[name])) < _LEAST_KINDS:
-        return ()
-    if any(map(_OTHER_FILE.fullmatch, stripped)):
+    is_several = most < _BESIDE.get(name, 4) * others
+    is_example = name in {"Python", "SQL"} and has_text(lines)
+    is_vague = name != "SQL" and sum(map(bool, found[name])) < _LEAST_KINDS
+    if is_several or is_example or is_vague or any(map(_OTHER_FILE.fullmatch, stripped)):
         return ()
     return (f"It is source code in {name}. `lines = context.splitlines()`",)
 

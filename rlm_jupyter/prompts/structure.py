@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rlm_jupyter.prompts.columns import LEAST_LINES, MOST_NAMES, short
 from rlm_jupyter.prompts.headings import SEARCHED, headings
 from rlm_jupyter.prompts.languages import language
 from rlm_jupyter.prompts.line_shapes import line_shape, log
 from rlm_jupyter.prompts.prose import is_prose
 from rlm_jupyter.prompts.source_code import source_code
-from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAMES, short, table
+from rlm_jupyter.prompts.tables import table
 
 _SAMPLE = 20_000
 """Characters at the beginning, in the middle and at the end."""
+_PIECE = 1 << 22
 _ROWS = 12_000
-"""Objects in a list whose keys are looked at."""
+"""Items of a list that are looked at."""
+_LEAST_ALIKE = 5
+"""Objects that are described together."""
 _MOST_TYPES = 2
 
 PROSE = "It is running text."
@@ -38,13 +43,28 @@ def structure(text: str) -> tuple[str, ...]:
     lines = _lines(text)
     if found := _json(text):
         return found
-    if found := _json_lines(lines) or log(lines) or table(lines) or line_shape(lines):
+    if found := _json_lines(lines) or log(lines) or _table(text, lines) or line_shape(lines):
         return found if _is_whole(text) else (*found, SAMPLED)
     return source_code(text, lines) or (
         *headings(text, lines),
         *language(_ends(text)),
         *((PROSE,) if is_prose(lines) else ()),
     )
+
+
+def occurrences(text: str, mark: str) -> int:
+    """Count a character piece by piece: other threads, such as one that gives the text to a kernel, run in between."""
+    length, count = str.__len__(text), str.count(text, mark, 0, _PIECE)
+    for start in range(_PIECE, length, _PIECE):
+        time.sleep(0)
+        count += str.count(text, mark, start, start + _PIECE)
+    return count
+
+
+def _table(text: str, lines: Sequence[str]) -> tuple[str, ...]:
+    """Describe a table; nothing where a quotation mark that nothing closes would make one cell of all that follows."""
+    found = table(lines)
+    return found if found and not occurrences(text, '"') % 2 else ()
 
 
 def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
@@ -93,19 +113,49 @@ def _json(text: str) -> tuple[str, ...]:
         data = json.loads(str.__getitem__(text, slice(None)))  # a subclass may mean something else by its methods
     except (ValueError, RecursionError):
         return ()
-    sampled: tuple[str, ...] = ()
-    if isinstance(data, list):
-        what = f"a list of {len(data):,} items"
-        if data and all(isinstance(item, dict) for item in data):
-            what = f"a list of {len(data):,} objects, with the keys {keys_of(_sample(data))}"
-            sampled = (SAMPLED,) if len(data) > _ROWS else ()
+    what, more, sampled = _of_list(data) if isinstance(data, list) else _of_object(data)
+    return (f"It is JSON: {what}. `import json; data = json.loads(context){more}`", *((SAMPLED,) if sampled else ()))
+
+
+def _of_list(items: list[Any]) -> tuple[str, str, bool]:
+    """Return what a list is, the code for what is in it, and whether only a sample of it was looked at."""
+    if _are_objects(items):
+        what = f"a list of {len(items):,} objects, with the keys {keys_of(_sample(items))}"
     else:
-        what = f"an object with the keys {keys_of([data])}"
-    return (f"It is JSON: {what}. `import json; data = json.loads(context)`", *sampled)
+        what = f"a list of {len(items):,} items{f' ({_kinds(_sample(items))})' if items else ''}"
+    return what, "", len(items) > _ROWS
 
 
-def _sample(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return all rows, or so many of the beginning, the middle and the end."""
+def _of_object(data: dict[str, Any]) -> tuple[str, str, bool]:
+    """Return the same of an object: its keys, or what its values are where these are many and alike."""
+    values = list(data.values())
+    looked_at = _sample(values)
+    if len(values) >= _LEAST_ALIKE and _are_objects(values) and _are_alike(looked_at):
+        what = f"an object with {len(values):,} keys, whose values are objects with the keys {keys_of(looked_at)}"
+        return what, '\nrows = [{"key": key, **value} for key, value in data.items()]', len(values) > _ROWS
+    if len(values) > MOST_NAMES and len(kinds := {type(value).__name__ for value in looked_at}) == 1:
+        return f"an object with {len(values):,} keys, whose values are of type {kinds.pop()}", "", len(values) > _ROWS
+    lists = {key: value for key, value in data.items() if isinstance(value, list) and len(value) >= _LEAST_ALIKE}
+    what = f"an object with the keys {keys_of([data])}"
+    if len(lists) == 1 and _are_objects(rows := next(iter(lists.values()))):
+        [key] = lists
+        inner, _, sampled = _of_list(rows)
+        return f"{what}; {short(key)} is {inner}", f"\nrows = data[{key!r}]" * ("`" not in key), sampled
+    return what, "", False
+
+
+def _are_objects(items: Sequence[Any]) -> bool:
+    return bool(items) and all(isinstance(item, dict) for item in items)
+
+
+def _are_alike(rows: Sequence[dict[str, Any]]) -> bool:
+    """Return whether at least half of the keys of some objects are in all of them."""
+    keys = [frozenset(row) for row in rows]
+    return 2 * len(frozenset.intersection(*keys)) >= max(1, len(frozenset.union(*keys)))
+
+
+def _sample(rows: list[Any]) -> list[Any]:
+    """Return all items, or so many of the beginning, the middle and the end."""
     if len(rows) <= _ROWS:
         return rows
     third, middle = _ROWS // 3, len(rows) // 2
@@ -140,11 +190,17 @@ def keys_of(rows: Sequence[dict[str, Any]]) -> str:
                 kinds.setdefault(f"{key}.{name}" if name else f"{key}", Counter())[type(part).__name__] += 1
     named = {name: f"{short(name)} ({_types(kind)})" for name, kind in list(kinds.items())[:MOST_NAMES]}
     lacking = [shown for name, shown in named.items() if kinds[name].total() < len(rows)]
-    more = f" and {len(kinds) - MOST_NAMES:,} more" if len(kinds) > MOST_NAMES else ""
-    if 2 * len(lacking) > len(named):
-        return f"{', '.join(named.values())}{more}; few or none of them have all"
     listed = ", ".join(shown for shown in named.values() if shown not in lacking)
-    return listed + more + (f"; not in all of them: {', '.join(lacking)}" if lacking else "")
+    listed += f" and {len(kinds) - MOST_NAMES:,} more" if len(kinds) > MOST_NAMES else ""
+    if not lacking:
+        return listed
+    if not listed:
+        return f"{', '.join(lacking)}, none of which is in all of them"
+    return f"{listed}; not in all of them: {', '.join(lacking)}"
+
+
+def _kinds(values: Sequence[Any]) -> str:
+    return _types(Counter(type(value).__name__ for value in values))
 
 
 def _types(kinds: Counter[str]) -> str:

@@ -11,33 +11,27 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-LEAST_LINES = 3
-MOST_NAMES = 30
-MOST_NAME_CHARS = 60
-_MOST_CODE_CHARS = 2_000
+from rlm_jupyter.prompts.columns import (
+    LEAST_LINES,
+    MISSING,
+    MOST_CODE_CHARS,
+    MOST_NAMES,
+    converted,
+    kinds_of,
+    short,
+    with_gaps,
+    without_odd,
+)
+
 _MOST_WITHOUT_HEADER = 200
 """Columns whose names would fit a sample: above, there may be a header that is not in it."""
 
 _DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 """Commas last: they stand in numbers and in texts, too."""
-_PLAIN = {
-    "int": r"-?(0|[1-9]\d{0,17})",
-    "float": r"-?(0|[1-9]\d{0,17})(\.\d+)?",
-    "number with an exponent": r"[+-]?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d+)?",
-}
-"""Not 007: with zeros before it, it is the name of something; nor what has more digits than a number needs."""
-_DIGITS_OF = {"int": "", "float": ".replace('.', '', 1)"}
-"""Leaves the digits of a number without its sign."""
-_PHONE = re.compile(r"\+\d{7,}")
-_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
-"""2,748 is read as a number of inhabitants here, and as less than three there."""
-_DOT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}|[+-]?\d{1,3}")
 _GROUPED = re.compile(
     r"(?<![^\s€$£(])[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d{1,3}(?:\.\d{3})+|\d+),\d+)(?![^\s%€$£)])"
 )
 """A number that has commas in it."""
-_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _RULE = re.compile(r":?-+:?")
 """What stands below the names in Markdown."""
 _NAME = re.compile(r"[^\W\d][\w .()%/#-]{0,59}")
@@ -45,10 +39,6 @@ _PERIOD = re.compile(r"(?:1[5-9]|2[01])\d\d(?:-\d\d){0,2}|\d{1,2}/\d{1,2}/(?:\d\
 """A year, a month or a day: they name columns, too."""
 _WRITTEN = re.compile(r"[+-]?\d[\d.]*[eE][+-]?\d+|\d[\d:.-]+T[\d:.+-]+Z?")
 """Numbers and times that have letters in them."""
-_MISSING = frozenset(
-    {"", "-", "--", "?", ".", "na", "n/a", "nan", "n.a.", "#n/a", "none", "null", "missing", "unknown"}
-)
-"""What stands for a number that is not known."""
 _DIGIT = re.compile(r"\d")
 _MANY = 10
 _COMMON = re.compile(
@@ -100,7 +90,9 @@ def _is_open(field: str) -> bool:
 def _described(delimiter: str, rows: Sequence[Sequence[str]], *, is_marked: bool) -> tuple[str, ...]:
     is_ruled = delimiter == "|" and all(map(_RULE.fullmatch, rows[1]))
     body = rows[1 + is_ruled :]
-    kinds = _kinds(delimiter, body)
+    is_named = all(map(str.strip, rows[0])) and len({*rows[0]}) == len(rows[0])
+    odd, body = without_odd(delimiter, body, is_named=is_named)
+    kinds = kinds_of(delimiter, body)
     is_header = True if is_ruled else _has_header(rows[0], body, kinds)
     if set(kinds) == {"text"} and is_header is False:
         return ()  # neither names nor numbers: such lines need not be a table
@@ -109,18 +101,21 @@ def _described(delimiter: str, rows: Sequence[Sequence[str]], *, is_marked: bool
         names = _unique(rows[0])
         shown = [short(name) or "''" for name in names[:MOST_NAMES]]
     else:
-        kinds = _kinds(delimiter, rows)
+        odd, body = without_odd(delimiter, rows, is_named=False)
+        kinds = kinds_of(delimiter, body)
         shown = [*map(str, range(min(len(kinds), MOST_NAMES)))]
     code = _code(delimiter, rows, names, is_ruled=is_ruled, is_marked=is_marked)
-    if len(code) > _MOST_CODE_CHARS:
+    if len(code) > MOST_CODE_CHARS:
         return ()
-    numbers = converted(names, _kinds(delimiter, body, blank=False)) if names else ""
+    numbers = converted(names, kinds_of(delimiter, body, padded=False)) if names else ""
     is_bare = is_header is False and len(kinds) <= _MOST_WITHOUT_HEADER
-    columns = "no header; its columns are" if is_bare else "the columns"
-    listed = ", ".join(f"{name} ({its})" for name, its in zip(shown, kinds, strict=False))
+    columns = (
+        "the columns" if names else "no header; its columns are" if is_bare else "columns that the first row may name:"
+    )
+    listed = ", ".join(f"{name} ({its})" for name, its in zip(shown, with_gaps(kinds, body), strict=False))
     more = f" and {len(kinds) - MOST_NAMES:,} more" if len(kinds) > MOST_NAMES else ""
     return (
-        f"It is a table separated by {_DELIMITERS[delimiter]}, with {columns} {listed}{more}. "
+        f"It is a table separated by {_DELIMITERS[delimiter]}, with {columns} {listed}{more}.{odd} "
         f"`import csv, io; rows = {code}{numbers}`",
     )
 
@@ -157,7 +152,7 @@ def _is_above_numbers(cells: Sequence[str], columns: Sequence[Sequence[str]], ki
     """Return whether words stand above numbers, or numbers as in the rows below."""
     numeric = [index for index, kind in enumerate(kinds) if kind != "text"]
     numbers = [index for index in numeric if _is_number(cells[index])]
-    named = [index for index in numeric if index not in {*numbers} and cells[index].lower() not in _MISSING]
+    named = [index for index in numeric if index not in {*numbers} and cells[index].lower() not in MISSING]
     if not numbers:
         # pandas writes no name above the numbers of rows
         is_index = cells[0] == "" and kinds[0] == "int" and columns[0][0].strip() in {"0", "1"}
@@ -215,59 +210,3 @@ def _code(
     skipped = is_ruled + is_named
     own = f", {names!r}" if is_named else ""
     return f"list(csv.DictReader({source}{own}{given}))" + (f"[{skipped}:]" if skipped else "")
-
-
-def converted(names: Sequence[str], kinds: Sequence[str]) -> str:
-    """Return the code that makes numbers of columns in which every value is one: as text, 9 is more than 10.
-
-    In rows that were not seen, it leaves what is no number, or is not there.
-    """
-    updates = []
-    for its_kind, digits in _DIGITS_OF.items():
-        its = [name for name, found in zip(names, kinds, strict=True) if found == its_kind and "`" not in name]
-        while len(its) > MOST_NAMES or len(repr(its)) > _MOST_CODE_CHARS:
-            its = its[: min(MOST_NAMES, len(its) - 1)]
-        if its:
-            updates.append(
-                f"\n    for name in {its!r}:"
-                f"\n        if str(row.get(name)).lstrip('-'){digits}.isdecimal():"
-                f"\n            row[name] = {its_kind}(row[name])"
-            )
-    return "".join(["\nfor row in rows:", *updates]) if updates else ""
-
-
-def _kinds(delimiter: str, rows: Sequence[Sequence[str]], *, blank: bool = True) -> list[str]:
-    """Name the types of all columns."""
-    columns = list(zip(*rows, strict=True))
-    kinds = [kind(column, blank=blank) for column in columns]
-    if delimiter != ";":
-        return kinds
-    # where numbers have decimal commas, which semicolons hint at, 2.748 may be two thousand and more
-    return [
-        "text" if its == "float" and all(_DOT_THOUSANDS.fullmatch(value.strip() or "0") for value in column) else its
-        for its, column in zip(kinds, columns, strict=True)
-    ]
-
-
-def kind(values: Sequence[str], *, blank: bool = True) -> str:
-    """Name the type of a column's values; not `blank`: only where each is one as it stands."""
-    if not blank and not all(value and value == value.strip() for value in values):
-        return "text"
-    given = [value.strip() for value in values if value.strip()]
-    if not given or any(map(_PHONE.fullmatch, given)):
-        return "text"
-    for name, pattern in _PLAIN.items():
-        if all(re.fullmatch(pattern, value) for value in given):
-            return name
-    if all(map(_DATE.fullmatch, given)):
-        return "date"
-    # without a comma, whole numbers stand among them; with one, some must show that it isn't one of thousands
-    with_comma = [value for value in given if not re.fullmatch(_PLAIN["int"], value)]
-    is_decimal = all(map(_COMMA.fullmatch, with_comma)) and not all(map(_THOUSANDS.fullmatch, with_comma))
-    return "number with a decimal comma" if is_decimal else "text"
-
-
-def short(name: str) -> str:
-    """Return a name as it is shown: in one line, and not too long."""
-    name = " ".join(name.split()).strip("\ufeff")
-    return name if len(name) <= MOST_NAME_CHARS else f"{name[:MOST_NAME_CHARS]}…"

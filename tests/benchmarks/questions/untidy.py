@@ -188,7 +188,7 @@ def _access_log(hits: Sequence[Mapping[str, Any]]) -> str:
     return "".join(_HIT.format_map({**hit, "bytes": hit["bytes"] or "-"}) for hit in hits)
 
 
-@kind("access-log", "access log", seen=False)
+@kind("access-log", "access log", seen=True)
 def access_log(rng: Random, chars: int) -> Made:
     """Find who was sent the most, not who came most often or tops what is not asked for."""
     clients = [f"203.0.113.{number}" for number in rng.sample(range(1, 255), 9)]

@@ -36,7 +36,7 @@ SAID = {
     "tabs": ("a\tb\n1\tx\n2\ty\n", "separated by tabs, with the columns a (int), b (text)"),
     "bars": ("a|b\n1|x\n2|y\n", "separated by bars"),
     "lines within cells": ('id,text\n1,"a\nb"\n2,"c"\n', "with the columns id (int), text (text)"),
-    "empty cells": ("id,v\n1,\n2,3\n,4\n", "with the columns id (int), v (int)"),
+    "empty cells": ("id,v\n1,\n2,3\n,4\n", "with the columns id (int, or empty), v (int, or empty)"),
     "text alone": ("name,city\nAda,Rome\nHugo,Oslo\n", "with the columns name (text), city (text)"),
     "byte order mark": (
         "\ufeffid,v\n1,2\n2,3\n",
@@ -51,10 +51,23 @@ SAID = {
         '\n[{"a": 1, "b": "x"}, {"a": 2}]\n',
         "JSON: a list of 2 objects, with the keys a (int); not in all of them: b (str)",
     ),
-    "JSON numbers": ("[1, 2, 3]", "JSON: a list of 3 items"),
+    "JSON numbers": ("[1, 2, 3]", "JSON: a list of 3 items (int)."),
+    "JSON of parts": (
+        '{"page": 1, "rows": [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}, {"a": 5, "b": 2}]}',
+        "JSON: an object with the keys page (int), rows (list); rows is a list of 5 objects, with the keys a (int); "
+        "not in all of them: b (int).",
+    ),
+    "JSON by names": (
+        json.dumps({f"k.{i}": {"a": i, "b": "x"} for i in range(40)}),
+        "JSON: an object with 40 keys, whose values are objects with the keys a (int), b (str).",
+    ),
+    "JSON of texts": (
+        json.dumps({f"k.{i}": "x" for i in range(40)}),
+        "JSON: an object with 40 keys, whose values are of type str.",
+    ),
     "JSON lines": (
         '{"a": 1, "u": {"n": "x"}}\n{"a": 2}\n{"b": null}\n',
-        "JSON lines: each line is an object, with the keys a (int), u.n (str), b (NoneType)",
+        "JSON lines: each line is an object, with the keys a (int), u.n (str), b (NoneType), none of which is in all of them",
     ),
     "log": ("2031-03-01 10:00:00 INFO ok\n" * 9, "a log: its lines begin with a time."),
     "log in brackets": ("[2031-03-01T10:00:00] x: heartbeat\n" * 9, "a log: its lines begin with a time."),
@@ -127,6 +140,15 @@ _LOGS = {
     "containers": ("web_1  | 2031-03-01 10:00:00 sent it\ndb_1   | 2031-03-01 10:00:01 lost it\n", 4),
     "day first": ("01.03.2031 10:00:00 gesendet\n01.03.2031 10:00:01 nicht gesendet\n", None),
     "klog": ("I0301 10:00:00.345678    1 main.go:33] sent\nW0301 10:00:01.345678    1 main.go:55] lost\n", None),
+    "a web server": (CLF + CLF.replace("GET /x", 'PUT /\\"a b\\"'), 6),
+    "a web server's full line": (
+        CLF.rstrip() + ' "-" "Mozilla/5.0 (X11; x86_64) Gecko"\n' + CLF.rstrip() + ' "/" "curl"\n',
+        8,
+    ),
+    "a sentence with quotation marks": (
+        '2031-03-01 10:00:00 [warn] 7: open() of "/x" did not work, so no "y" and no "z" is there for us\n' * 2,
+        4,
+    ),
     "logfmt": ("ts=2031-03-01T10:00:00Z level=info ms=3\nts=2031-03-01T10:00:01Z level=warn lost=1\n", None),
 }
 
@@ -196,6 +218,18 @@ SILENT = {
     "nothing": "",
     "blanks": "  \n\n ",
     "surrogates": "\ud800\n\udfff\n" * 9,
+    "Python's dicts": "{'id': 1, 'name': 'Ada'}\n{'id': 2, 'name': 'Hugo'}\n{'id': 3, 'name': 'Ida'}\n",
+    "calls with names": "User(id=1, name='Ada')\nUser(id=2, name='Hugo')\nUser(id=3, name='Ida')\n",
+    "a comment above a table": "# exported\nat,v,w\n" + "2031-01-02T03:04:05,1,\n2031-01-02T03:04:09,1,2\n" * 9,
+    "names above times": "DATE TIME TEMP\n" + "2031-01-02 03:04 2.5\n2031-01-02 03:14 2.75\n" * 9,
+    "JSON that is cut off": "[\n" + ' {\n  "said": "He came in, and sat down there. She did not."\n },\n' * 20,
+    "a chat": "".join(f"10:{i:02} <Ada> So he came in. She did not.\n" for i in range(40)),
+    "bars between sentences": "Said: He came in, and sat down there. | She did not.\n" * 20,
+    "commits": "0b6589f Have it come in, and sit down there.\n356a192 Let it go out again.\n" * 9,
+    "two rows of names": ",2031,,2032,\nCity,In,Out,In,Out\n" + "Rome,1,2,3,4\nOslo,5,6,7,8\n" * 5,
+    "files in two languages": "// a.js\n"
+    + "const f = (a) => {\n};\nexport default f;\n" * 9
+    + "# b.py\ndef f(a):\n    return a\nimport os\n" * 9,
     "deep JSON": "[" * 100_000 + "]" * 100_000,
 }
 
@@ -229,6 +263,59 @@ def test_the_code_that_is_shown_gets_at_it(text: str, first: object) -> None:
     _, code = without_code([said])
     assert code is not None
     assert _rows(text, code)[0] == first
+
+
+def test_a_quotation_mark_that_nothing_closes_makes_no_table() -> None:
+    lines = [f"{i}\tRome\t{i * 7}" for i in range(20_000)]
+    assert "a table" in structure("\n".join(lines))[0]
+    lines[9_000] = '9000\t"Rome\t3'
+    assert structure("\n".join(lines)) == ()
+    lines[9_000] = '9000\t"Rome"\t3'
+    assert "a table" in structure("\n".join(lines))[0]
+
+
+def test_lines_of_one_shape_may_have_others_among_them() -> None:
+    lines = [f"User: u{i} || Count: {i} || Said: a: b || c" * (i != 5) or "and so on" for i in range(40)]
+    lines = [line.replace(" || c", "") if i != 9 else line for i, line in enumerate(lines)]
+    text = "\n".join(["These are forty lines.", "", *lines])
+    [said], code = without_code(structure(text))
+    assert said == "Each line has User, Count, Said, separated by ' || ', but for 3 of 41 looked at."
+    rows = _rows(text, code or "")
+    assert len(rows) == 39
+    assert rows[8] == {"User": "u9", "Count": 9, "Said": "a: b || c"}
+    assert structure("\n".join([*lines[:10], *["and so on"] * 3])) == ()
+
+
+_SAID = "Where he had been, and with whom he had come, nobody there could tell.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"Chapter {i}\n" for i in range(1, 6)) + "".join(f"\nChapter {i}\n\n{_SAID * 9}" for i in range(1, 6)),
+        "".join(f"CHAPTER {i}. Of it .......... {i * 9}\n" for i in "IVX")
+        + "".join(f"\nCHAPTER {i}.\nOf it\n\n{_SAID * 9}" for i in "IVX"),
+        "".join(f"CHAPTER I\n\n{_SAID * 9}\n" for _ in range(5)),
+        "Look at this.\n\n    import os\n    def f(a):\n        return a\n\n".join([_SAID * 3] * 9),
+        "\n".join(f"{i}. {_SAID}\nSELECT a, b\nFROM t{i}\nWHERE a > 1;\n" for i in range(9)),
+        "".join(f"2031-01-{i:02}: {_SAID}" for i in range(10, 29)),
+        "".join(f"[00:{i:02}:00] Ada: {_SAID}" for i in range(10, 29)),
+    ],
+    ids=["contents", "pages", "heads of pages", "examples", "statements", "a diary", "an interview"],
+)
+def test_of_running_text_nothing_else_is_said(text: str) -> None:
+    assert structure(text) == (PROSE,)
+
+
+def test_statements_in_python_are_python() -> None:
+    said = structure('import os\n\nQ = """\nSELECT a, b\nFROM t\n"""\n' + 'P = """\nSELECT c\nFROM t\n"""\n' * 9)
+    assert said[0].startswith("It is source code in Python. It parses as one module.")
+
+
+def test_a_text_in_two_scripts_is_said_to_be_in_both() -> None:
+    japanese = "彼は来た。そして彼女は行かなかった。それはとても寒い日だった。\n" * 9
+    assert structure(japanese)[0] == "It is written in Japanese."
+    assert structure(japanese + _SAID * 9)[0] == "It is written in Japanese, and partly in Latin letters."
 
 
 def test_a_long_text_is_looked_at_in_its_middle_and_its_end_too() -> None:
@@ -280,8 +367,10 @@ def test_keys_that_some_dicts_lack_are_said_to_be_lacking() -> None:
     keys = "with the keys id (int), status (str); not in all of them: hours (int)"
     assert pack(values).info.details == ("items: dict", f"Each item is a dict {keys}")
     assert f"each line is an object, {keys}" in pack("\n".join(map(json.dumps, values))).info.details[1]
+    kinds = [{"type": "a", "x": 1}, {"type": "b", "y": 2}, {"type": "c", "z": 3}] * 3
+    assert "type (str); not in all of them: x (int), y (int), z (int)" in structure(json.dumps(kinds))[0]
     mixed = [{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "a": 1}] * 3
-    assert "a (int), b (int), c (int), d (int); few or none of them have all" in structure(json.dumps(mixed))[0]
+    assert "a (int), b (int), c (int), d (int), none of which is in all of them" in structure(json.dumps(mixed))[0]
     assert pack(mixed).info.details == ("items: dict", "keys of the first: 'a', 'b'")
 
 

@@ -147,6 +147,8 @@ READ = {
     "tabs and decimal commas": ("Köln\t1,5\nUlm\t2,5\nBonn\t3,5\n", "tabs, with no header; its columns are 0 (text)", None),
     "semicolons and decimal commas": ("1;2,5\n2;3,5\n3;4,5\n", "semicolons, with no header", [["1", "2,5"], ["2", "3,5"], ["3", "4,5"]]),
     "dates and numbers": ("2031-01-02,5\n2031-01-03,7\n2031-01-04,9\n", "commas, with no header; its columns are 0 (date)", None),
+    "signs": ("id,d\n1,+7\n2,-3\n", "columns id (int), d (int)", [{"id": 1, "d": 7}, {"id": 2, "d": -3}]),
+    "empty cells": ("id,d\n1,\n2,-3.5\n", "columns id (int), d (float, or empty)", [{"id": 1, "d": ""}, {"id": 2, "d": -3.5}]),
     "decimals": ("1,2.5\n2,3.5\n3,4.5\n", "commas, with no header; its columns are 0 (int), 1 (float)", None),
 }  # fmt: skip
 
@@ -201,12 +203,12 @@ def test_a_header_is_known(text: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1,Rome,\n2,Oslo,3.5\n3,Bern,4\n", "no header; its columns are 0 (int), 1 (text), 2 (float)"),
+        ("1,Rome,\n2,Oslo,3.5\n3,Bern,4\n", "no header; its columns are 0 (int), 1 (text), 2 (float, or empty)"),
         ("Ada,1815,1852\nHugo,1802,1885\nIda,1820,1899\n", "no header; its columns are 0 (text), 1 (int)"),
         ("Rome,2031-01-02\nOslo,2031-01-03\nRome,2031-01-04\n", "no header; its columns are 0 (text), 1 (date)"),
-        ("Ada,Rome\nHugo,Oslo\nIda,Bern\n", "with the columns 0 (text), 1 (text)"),
-        ("Rome,NA\nOslo,3\nBern,4\n", "with the columns 0 (text), 1 (text)"),
-        ("Rome,few\nOslo,3\nRome,4\n", "with the columns 0 (text), 1 (text)"),
+        ("Ada,Rome\nHugo,Oslo\nIda,Bern\n", "with columns that the first row may name: 0 (text), 1 (text)"),
+        ("Rome,NA\nOslo,3\nBern,4\n", "with columns that the first row may name: 0 (text), 1 (text)"),
+        ("Rome,few\nOslo,3\nRome,4\n", "with columns that the first row may name: 0 (text), 1 (text)"),
     ],
 )
 def test_where_no_header_is_plain_all_rows_are_read(text: str, said: str) -> None:
@@ -228,6 +230,48 @@ def test_a_header_longer_than_a_sample_is_not_denied() -> None:
     said, rows = _read(text)
     assert "header" not in said
     assert rows[0] == names.split(",")
+
+
+# --- a row that is unlike the others -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        ("Total,,21", "['Total', '', '21']"),
+        (",,21", "['', '', '21']"),
+        ('"Source: the bank, 2031",,', "['Source: the bank, 2031', '', '']"),
+        ("7,Bonn,many", "['7', 'Bonn', 'many']"),
+    ],
+)
+def test_a_last_row_that_is_unlike_the_others_is_shown(last: str, shown: str) -> None:
+    said, rows = _read("id,city,n\n" + "".join(f"{i},Rome,{i}\n" for i in range(6)) + last + "\n")
+    assert said == (
+        "It is a table separated by commas, with the columns id (int), city (text), n (int). "
+        f"The last row is unlike the others: {shown}."
+    )
+    assert rows[5] == {"id": 5, "city": "Rome", "n": 5}
+    assert len(rows) == 7
+
+
+def test_units_below_the_names_are_shown() -> None:
+    said, rows = _read("at,temp\ns,°C\n" + "".join(f"{i},{i}.5\n" for i in range(6)))
+    assert "at (int), temp (float). The first row below the names is unlike the others: ['s', '°C']." in said
+    assert rows[1] == {"at": 0, "temp": 0.5}
+
+
+@pytest.mark.parametrize("last", ["7,Bonn,", "7,,7", "7,Bonn,-"])
+def test_a_last_row_as_there_are_others_is_not_shown(last: str) -> None:
+    said, _ = _read("id,city,n\n" + "".join(f"{i},Rome,{i}\n" for i in range(6)) + f"6,,\n8,,-\n{last}\n")
+    assert "unlike" not in said
+
+
+def test_a_row_without_a_name_above_it_is_shown_as_the_last_alone() -> None:
+    said, rows = _read("1,Rome\n2,Oslo\n3,Bern\n4,Ulm\n5,Bonn\nall,\n")
+    assert said.endswith(
+        "no header; its columns are 0 (int), 1 (text). The last row is unlike the others: ['all', '']."
+    )
+    assert len(rows) == 6
 
 
 # --- what is no table, and no log ----------------------------------------------------------------------------------
