@@ -26,19 +26,23 @@ _DOT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}|[+-]?\d{1,3}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 MISSING = frozenset({"", "-", "--", "?", ".", "na", "n/a", "nan", "n.a.", "#n/a", "none", "null", "missing", "unknown"})
 """What stands for a number that is not known."""
-_LEAST_ALIKE = 4
+_LEAST_ALIKE, _FEW = 4, 40
 """Rows, beside one that is unlike them."""
 _MOST_ODD_CHARS = 200
 
 
-def converted(names: Sequence[str], kinds: Sequence[str]) -> str:
+def converted(names: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return the code that makes numbers of columns in which every value is one: as text, 9 is more than 10.
 
-    In rows that were not seen, it leaves what is no number, or is not there.
+    In rows that were not seen, it leaves what is no number, or is not there; of columns with blanks around values, all.
     """
     updates = []
     for its_kind, digits in _DIGITS_OF.items():
-        its = [name for name, found in zip(names, kinds, strict=True) if found == its_kind and "`" not in name]
+        its = [
+            name
+            for index, (name, found) in enumerate(zip(names, kinds, strict=True))
+            if found == its_kind and "`" not in name and all(row[index] == row[index].strip() for row in rows)
+        ]
         while len(its) > MOST_NAMES or len(repr(its)) > MOST_CODE_CHARS:
             its = its[: min(MOST_NAMES, len(its) - 1)]
         if its:
@@ -50,10 +54,10 @@ def converted(names: Sequence[str], kinds: Sequence[str]) -> str:
     return "".join(["\nfor row in rows:", *updates]) if updates else ""
 
 
-def kinds_of(delimiter: str, rows: Sequence[Sequence[str]], *, padded: bool = True) -> list[str]:
+def kinds_of(delimiter: str, rows: Sequence[Sequence[str]]) -> list[str]:
     """Name the types of all columns."""
     columns = list(zip(*rows, strict=True))
-    kinds = [kind(column, padded=padded) for column in columns]
+    kinds = [kind(column) for column in columns]
     if delimiter != ";":
         return kinds
     # where numbers have decimal commas, which semicolons hint at, 2.748 may be two thousand and more
@@ -63,10 +67,8 @@ def kinds_of(delimiter: str, rows: Sequence[Sequence[str]], *, padded: bool = Tr
     ]
 
 
-def kind(values: Sequence[str], *, padded: bool = True) -> str:
-    """Name the type of a column's values, where there are any; not `padded`: of such without blanks around."""
-    if not padded and any(value != value.strip() for value in values):
-        return "text"
+def kind(values: Sequence[str]) -> str:
+    """Name the type of a column's values, without blanks around them; some may be empty."""
     given = [value.strip() for value in values if value.strip()]
     if not given or any(map(_PHONE.fullmatch, given)):
         return "text"
@@ -101,19 +103,20 @@ def without_odd(
     """
     last, first = (body[-1], body[:-1], "last row"), (body[0], body[1:], "first row below the names")
     for row, others, which in (last, first)[: 1 + is_named]:
-        if len(others) < _LEAST_ALIKE:
-            continue
-        kinds = kinds_of(delimiter, others)
-        is_odd = any(
-            (cell.strip() and its != "text" and kind([cell]) == "text" and cell.strip().lower() not in MISSING)
-            or (not cell.strip() and all(other[index].strip() for other in others))
-            for index, (cell, its) in enumerate(zip(row, kinds, strict=True))
-        )
-        if is_odd:
+        # beside a few first: what is like those is like the others
+        if len(others) >= _LEAST_ALIKE and _is_odd(delimiter, row, others[:_FEW]) and _is_odd(delimiter, row, others):
             shown = repr([short(cell) for cell in row])
             shown = shown if len(shown) <= _MOST_ODD_CHARS else f"{shown[: _MOST_ODD_CHARS - 1]}…"
             return f" The {which} is unlike the others: {shown.replace('`', chr(39))}.", others
     return "", body
+
+
+def _is_odd(delimiter: str, row: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    return any(
+        (cell.strip() and its != "text" and kind([cell]) == "text" and cell.strip().lower() not in MISSING)
+        or (not cell.strip() and all(other[index].strip() for other in others))
+        for index, (cell, its) in enumerate(zip(row, kinds_of(delimiter, others), strict=True))
+    )
 
 
 def with_gaps(kinds: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

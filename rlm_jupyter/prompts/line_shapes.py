@@ -154,7 +154,7 @@ def _escaped(text: str) -> str:
 
 
 def _as_numbers(names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
-    return converted(names, [kind([row[index] for row in values], padded=False) for index in range(len(names))])
+    return converted(names, [kind([row[index] for row in values]) for index in range(len(names))], values)
 
 
 def log(lines: Sequence[str]) -> tuple[str, ...]:

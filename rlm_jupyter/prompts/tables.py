@@ -107,7 +107,7 @@ def _described(delimiter: str, rows: Sequence[Sequence[str]], *, is_marked: bool
     code = _code(delimiter, rows, names, is_ruled=is_ruled, is_marked=is_marked)
     if len(code) > MOST_CODE_CHARS:
         return ()
-    numbers = converted(names, kinds_of(delimiter, body, padded=False)) if names else ""
+    numbers = converted(names, kinds, body) if names else ""
     is_bare = is_header is False and len(kinds) <= _MOST_WITHOUT_HEADER
     columns = (
         "the columns" if names else "no header; its columns are" if is_bare else "columns that the first row may name:"
