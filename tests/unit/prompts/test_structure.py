@@ -61,6 +61,14 @@ SAID = {
         json.dumps({f"k.{i}": {"a": i, "b": "x"} for i in range(40)}),
         "JSON: an object with 40 keys, whose values are objects with the keys a (int), b (str).",
     ),
+    "JSON by names of other objects": (
+        json.dumps({f"k{i}": {f"a{i}": i} for i in range(5)}),
+        "JSON: an object with the keys k0.a0 (int), k1.a1 (int), k2.a2 (int), k3.a3 (int), k4.a4 (int).",
+    ),
+    "JSON of several lists": (
+        json.dumps({"a": [{"n": 1}] * 5, "b": [{"m": 1}] * 5}),
+        "JSON: an object with the keys a (list), b (list).",
+    ),
     "JSON of texts": (
         json.dumps({f"k.{i}": "x" for i in range(40)}),
         "JSON: an object with 40 keys, whose values are of type str.",

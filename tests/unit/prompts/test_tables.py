@@ -266,6 +266,16 @@ def test_a_last_row_as_there_are_others_is_not_shown(last: str) -> None:
     assert "unlike" not in said
 
 
+def test_a_last_number_that_is_missing_is_nothing_unlike() -> None:
+    said, _ = _read("id,n\n" + "".join(f"{i},{i}\n" for i in range(6)) + "7,n/a\n")
+    assert said.endswith("id (int), n (text).")
+
+
+def test_values_with_blanks_around_them_stay_as_they_are() -> None:
+    _, rows = _read("id,n\n1,2 \n2,3\n3,4\n")
+    assert rows[:2] == [{"id": 1, "n": "2 "}, {"id": 2, "n": "3"}]
+
+
 def test_a_row_without_a_name_above_it_is_shown_as_the_last_alone() -> None:
     said, rows = _read("1,Rome\n2,Oslo\n3,Bern\n4,Ulm\n5,Bonn\nall,\n")
     assert said.endswith(
