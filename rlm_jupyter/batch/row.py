@@ -56,9 +56,8 @@ class ResultRow:
         elif answer_type is not None and ended is not None and result.stop_reason != "answered":
             try:
                 answer = answer_type.check(Value(result.answer, ended.value, ended.is_json)).json
-            except (AnswerError, PolicyError) as wrong:  # of the latter kind: a validator of the user's has failed
-                why, what = why_ended(result.stop_reason, result.message), " ".join(str(wrong).split()).rstrip(".")
-                error = f"{why}; the answer so far is not of the type that was asked for ({what})"
+            except (AnswerError, PolicyError):  # of the latter kind: a validator of the user's has failed
+                error = why_ended(result.stop_reason, result.message)  # which tells that
         return cls(
             key=key,
             answer=answer,

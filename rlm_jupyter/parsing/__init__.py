@@ -24,7 +24,7 @@ from rlm_jupyter.parsing.final import (
     unquoted,
 )
 from rlm_jupyter.parsing.idempotence import is_settled, may_advance
-from rlm_jupyter.parsing.reply import ParsedReply, Reading, Segment, parse
+from rlm_jupyter.parsing.reply import ParsedReply, Reading, Segment, closed, parse
 from rlm_jupyter.parsing.shadowing import mend_cell, shadowed_names
 from rlm_jupyter.parsing.source import (
     constant_final,
@@ -45,6 +45,7 @@ __all__ = [
     "Reading",
     "Segment",
     "bare_final",
+    "closed",
     "constant_final",
     "declarations",
     "declared_in_prose",

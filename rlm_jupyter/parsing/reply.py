@@ -99,6 +99,13 @@ class ParsedReply:
         return finals.declared_in_prose(self.prose_after)
 
 
+def closed(reply: str) -> str:
+    """Return a reply with the line that would close its last block."""
+    last = fences.find_fences(reply)[-1]
+    marker = reply[last.start : last.body].strip()
+    return f"{reply}\n{marker[: len(marker) - len(marker.lstrip(marker[0]))]}"
+
+
 @lru_cache(maxsize=8)  # the loop, the notebook and every display parse the reply that has just come
 def parse(reply: str) -> ParsedReply:
     """Split a reply into prose and the blocks to run.

@@ -120,6 +120,28 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     return Verdict(ends=False)
 
 
+async def remark_on_draft(run: Run, draft: Value | None, message: str) -> None:
+    """Remark of an answer that nobody has accepted where it is not of the type that was asked for.
+
+    Parameters
+    ----------
+    message
+        Why the run has ended: a validator that has failed is not told of twice.
+    """
+    if run.replies.answer_type is None or draft is None:
+        return
+    try:
+        await _in_thread(run, _patience(run), run.replies.answer_type.check, draft)
+    except (AnswerError, PolicyError) as wrong:  # of the latter kind: a validator of the user's has failed
+        why = " ".join(str(wrong).split()).rstrip(".")
+        if why not in message:
+            run.ledger.remarks["answer"] = f"the answer so far is not of the type that was asked for ({why})"
+    except LimitReached:
+        run.ledger.remarks["answer"] = (
+            "whether the answer so far is of the type that was asked for was not seen in time"
+        )
+
+
 async def _apply_policies(run: Run, outcome: IterationOutcome) -> Verdict:
     """Rate the last iteration, record that, and ask the termination policy.
 

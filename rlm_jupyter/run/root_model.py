@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts.outputs import shown_chars
@@ -51,6 +52,7 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
     reasons: list[str] = []
     while len(reasons) < MOST_REPEATS:
         answered = await request_reply(run, temperature=_RESAMPLE_TEMPERATURES[len(reasons) - 1] if reasons else None)
+        answered = _whole(run, answered)
         reply = parsing.parse(answered.reply.text)
         # one whose first cell is executed already counts: nothing that follows it could change that
         is_begun = run.cell_state.early is not None
@@ -65,6 +67,21 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
         reasons.append(rejection.reason)
     is_empty = set(reasons) == {reply_checks.EMPTY}
     raise LimitReached("the model sent nothing" if is_empty else WORDS["no_progress"], stop_reason="no_progress")
+
+
+def _whole(run: Run, answered: Completion) -> Completion:
+    """Return a reply with its last block closed, where this is the second that the model has ended without closing it.
+
+    One such reply may have been cut off, whatever its server says, and is not executed. Two are the habit of a model,
+    or of a server that stops at what closes a block: nothing would ever be executed.
+    """
+    if not _leaves_open(answered.reply) or not any(_leaves_open(one.reply) for one in run.trajectory.iterations):
+        return answered
+    return replace(answered, reply=replace(answered.reply, text=parsing.closed(answered.reply.text)))
+
+
+def _leaves_open(reply: Reply | ReplyReceived) -> bool:
+    return reply.finish == "stop" and parsing.parse(reply.text).unclosed
 
 
 async def request_reply(run: Run, temperature: float | None = None, *, last: bool = False) -> Completion:

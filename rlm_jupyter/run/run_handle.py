@@ -12,10 +12,11 @@ from rlm_jupyter.run import background
 from rlm_jupyter.run.approval import Approvals, Approve, asking_of, asks_here, check_attended
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.ctrl_c import Wait
+from rlm_jupyter.run.outcome import how_to_resume, saved_in
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError, RLMError
+from rlm_jupyter.types.errors import ConfigurationError, RLMError, RunInterrupted
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.quoted import quoted
 
@@ -97,7 +98,7 @@ class RunHandle:
         return await asyncio.wrap_future(self._future)
 
     def wait(self, *, close: bool = False, look: Callable[[], None] | None = None) -> Result:
-        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.
+        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards with its result.
 
         A second one does not wait.
 
@@ -117,8 +118,15 @@ class RunHandle:
                 result = self.result()
                 if close:
                     result.close()
-                raise
+                raise RunInterrupted(_interrupted(result), result) from None
             return self.result()
+
+
+def _interrupted(result: Result) -> str:
+    """Return what an interrupt says of a run that it has ended."""
+    has_answer = "without an answer" if result.answer is None else "with the best answer so far"
+    more = [] if result.path is None else [saved_in(result.path), how_to_resume("cancelled", result.path, result)]
+    return " ".join(filter(None, [f"the run was stopped, {has_answer}.", *more]))
 
 
 class StartsRun(Protocol):

@@ -31,7 +31,7 @@ from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.run.direct import ask_directly
 from rlm_jupyter.run.figures import image_counter
 from rlm_jupyter.run.history import History
-from rlm_jupyter.run.judge import conclude_policies, reset_policies
+from rlm_jupyter.run.judge import conclude_policies, remark_on_draft, reset_policies
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
 from rlm_jupyter.run.observers import guarded
@@ -295,6 +295,8 @@ class Session:
             try:
                 if run.replies.outputs is not None:
                     await output_files.deliver(run, run.replies.outputs)
+                if ending.stop_reason not in {"answered", "answer_invalid"}:
+                    await remark_on_draft(run, ending.answer, ending.message)
             finally:
                 run.record(ended(run, ending))
                 await conclude_policies(run)

@@ -7,6 +7,7 @@ do. IPython asks an exception that has `_render_traceback_`, and prints causes a
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 import traceback
@@ -14,6 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
+
+
+def shown_in_short(error: BaseException) -> BaseException:
+    """Have IPython show an error of another's class as one of ours; return it."""
+    error.__dict__["_render_traceback_"] = functools.partial(rendered, error)
+    return error
 
 
 def rendered(error: BaseException, *, whole: bool = False) -> list[str]:

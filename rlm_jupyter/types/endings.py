@@ -91,6 +91,13 @@ def beside_headline(stop_reason: StopReason, message: str = "") -> str:
     return f"No answer: {rest}." if rest else "No answer."
 
 
+def remark(stop_reason: StopReason, message: str = "") -> str:
+    """Return what a message says beside the headline (`in_short`): of a draft, what is missing of it, say a file."""
+    if stop_reason in {"cancelled", "no_progress"}:
+        return message.partition(". ")[2]
+    return "" if stop_reason in SAYS_ITSELF else message
+
+
 def no_answer(stop_reason: StopReason, message: str = "") -> str:
     """Say that a run ended without an answer, and why."""
     return f"No answer: {why_ended(stop_reason, message)}"

@@ -94,6 +94,26 @@ class RLMError(Exception):
         return f"{text.rstrip('.')}. {said}" if said else text
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C, or a notebook's Stop, has ended a run; the text says where that is saved, and how to resume it.
+
+    Parameters
+    ----------
+    result
+        A `Result`: what the run had by then.
+    """
+
+    def __init__(self, text: str, result: Any) -> None:
+        super().__init__(text)
+        self.result = result
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows, as of an `RLMError`."""
+        from rlm_jupyter.types.cell_traceback import rendered
+
+        return rendered(self)
+
+
 def saved_at(error: BaseException) -> Path | None:
     """Return the notebook of the run that an error ended, if that run is saved."""
     return error.result.path if isinstance(error, RLMError) and error.result is not None else None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from rlm_jupyter.types.cell_traceback import shown_in_short
 from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -52,9 +53,8 @@ def _checked(
 
     def check(given: dict[str, Any]) -> None:
         if not known.issuperset(given):
-            raise TypeError(
-                _unknown(cls, function, elsewhere, groups, next(name for name in given if name not in known))
-            )
+            unknown = next(name for name in given if name not in known)
+            raise shown_in_short(TypeError(_unknown(cls, function, elsewhere, groups, unknown)))
 
     if inspect.isasyncgenfunction(function):
         return function

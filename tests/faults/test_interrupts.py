@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
             host.stdout.close()
             host.wait()
     assert host.returncode in {1, 130, -signal.SIGINT}, host.returncode
-    assert "KeyboardInterrupt" in (folder / "said").read_text()
+    assert re.search("KeyboardInterrupt|RunInterrupted: the run was stopped", (folder / "said").read_text())
     orphans = psutil.wait_procs(watch.kernels(), timeout=_GONE_SECONDS)[1]
     assert not orphans
     if not again:
@@ -112,6 +113,20 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
 )
 def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -> None:
     interrupted(script, TIMES[times], tmp_path / "run", watch, 0.4)
+
+
+def test_it_leaves_with_what_the_run_had_and_how_to_resume_it(tmp_path: Path, watch: Watch) -> None:
+    script = SCRIPT.replace("rlm.completion", "try:\n    rlm.completion") + (
+        "except KeyboardInterrupt as stopped:\n"
+        "    print(stopped.result.stop_reason, '|', stopped, file=sys.stderr)\n"
+        "    raise\n"
+    )
+    interrupted(script, (), tmp_path / "run", watch, 0.4)
+    said = (tmp_path / "run" / "said").read_text()
+    notebook = tmp_path / "run" / "run.ipynb"
+    line = f"the run was stopped, with the best answer so far. The run so far is saved in {notebook}. To resume it: jupyter rlm resume"
+    assert f"cancelled | {line} {notebook}" in said
+    assert f"RunInterrupted: {line} {notebook}" in said
 
 
 @pytest.mark.parametrize(

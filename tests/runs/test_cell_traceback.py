@@ -50,7 +50,11 @@ def shown(kernel: BlockingKernelClient, cell: str) -> list[str]:
             'await RLM("ollama/x", base_url="http://127.0.0.1:9").acompletion("?")',
             "ModelUnavailableError: ollama/x: no co",
         ),
-        ('RLM("extractive").completion("?", "text", nonsense=1)', None),
+        (
+            'RLM("extractive").completion("?", contxt="text")',
+            "TypeError: RLM.completion() got an unexpected keyword argument 'contxt'. Did you mean",
+        ),
+        ('RLM("extractive").completion()', None),
         ('load("broken.pdf")', "ConfigurationError: broken.pdf: no PDF that can be read"),
         ('RLM.resume("none-such")', "NoRunError: "),
     ],
@@ -66,6 +70,24 @@ def test_a_mistake_is_one_line_and_the_line_of_the_cell(
     assert len(lines) == 2, "\n".join(lines)
     assert lines[0].startswith(says)
     assert re.fullmatch(rf"  Cell In\[\d+\], line 3: {re.escape(line)}", lines[1])
+
+
+STOPPED = """import os, signal, threading
+from rlm_jupyter import RLM
+from rlm_jupyter.models.scripted import ScriptedModel
+def stop(event):
+    if type(event).__name__ == "CellStarted":
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+slow = RLM(ScriptedModel(["```repl\\nimport time; time.sleep(60)\\n```"]))
+slow.completion("?", "text", on_event=stop)"""
+
+
+def test_an_interrupt_is_a_line_that_says_how_to_resume_the_run(kernel: BlockingKernelClient) -> None:
+    lines = shown(kernel, STOPPED)
+    assert len(lines) == 2, "\n".join(lines)
+    assert lines[0].startswith("RunInterrupted: the run was stopped, without an answer. The run so far is saved in ")
+    assert re.search(r"\. To resume it: jupyter rlm resume \S+$", lines[0])
+    assert lines[1].endswith('line 8: slow.completion("?", "text", on_event=stop)')
 
 
 def test_a_server_that_refuses_the_key(kernel: BlockingKernelClient) -> None:

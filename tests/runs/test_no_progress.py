@@ -14,6 +14,7 @@ from rlm_jupyter.record import notebook
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget import request
 from rlm_jupyter.types.events import SubcallSettled
+from rlm_jupyter.types.values import Reply
 from tests.support.loopback import Fault, Loopback
 
 
@@ -186,6 +187,34 @@ async def test_a_circle_ends_with_what_there_is_and_its_record_says_so() -> None
     assert notebook.read(result.path) == list(result.trajectory.records)
     replayed = await RLM.areplay(result.path)
     assert not replayed.differences
+
+
+NEVER_CLOSED = "```repl\nprint(len(context))"
+
+
+@pytest.mark.parametrize("replies", [[NEVER_CLOSED] * 2, [NEVER_CLOSED, "````repl\nprint(9)"]])
+async def test_a_model_that_never_closes_its_blocks_gets_its_second_one_executed(replies: list[str]) -> None:
+    result = await run([*replies, NEVER_CLOSED.replace("print", "FINAL")])
+    assert (result.answer, result.stop_reason) == ("9", "answered")
+    first, second, last = result.trajectory.iterations
+    assert [len(one.cells) for one in (first, second, last)] == [0, 1, 1]
+    assert "is not closed" in first.notices[0]
+    assert not second.notices
+    assert second.cells[0].outputs[0]["text"] == "9\n"
+    assert not result.trajectory.rejected
+    assert result.path is not None
+    assert not RLM.replay(result.path).differences
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("length", "stop"), ("stop", "length"), ("other", "other")],
+)
+async def test_a_block_that_may_have_been_cut_off_is_not_executed(first: Any, second: Any) -> None:
+    replies = [Reply(NEVER_CLOSED + " ", "scripted/m", finish=first), Reply(NEVER_CLOSED, "scripted/m", finish=second)]
+    result = await run([*replies, END])
+    assert [len(one.cells) for one in result.trajectory.iterations] in ([0, 1], [0, 0, 1])
+    assert result.trajectory.iterations[-1].reply.text == END
 
 
 async def test_it_is_drawn_warmer_where_that_can_be_said_and_told_once() -> None:

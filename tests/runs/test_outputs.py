@@ -213,6 +213,18 @@ def test_a_draft_in_a_notebook_says_what_is_missing_of_it_beside_the_headline() 
     assert "miss.csv was not written" in shown.answer_text()
 
 
+def test_a_draft_of_a_model_that_repeated_itself_says_what_is_missing_of_it() -> None:
+    from rlm_jupyter.frontends.live.result import ShownResult
+
+    played = ScriptedModel([block("print(1)"), *[block(DONE)] * 5])
+    shown = ShownResult.of(RLM(played).completion("What?", CONTEXT, outputs=["miss.csv"]))
+    assert shown.stop_reason == "no_progress"
+    assert shown.answer is not None
+    for said in (shown.answer_html(), shown.answer_text()):
+        assert "miss.csv was not written" in said
+        assert "the model repeated itself" not in said  # the headline says so
+
+
 def test_whatever_ends_a_run_its_message_names_the_files_that_are_missing() -> None:
     same = [block(DONE)] * 5
     result = RLM(ScriptedModel([block("print(1)"), *same])).completion("What?", CONTEXT, outputs=["a.csv"])

@@ -240,6 +240,32 @@ def test_with_one_mistake_too_many_the_last_draft_is_what_there_is() -> None:
     assert (at_once.stop_reason, len(at_once.trajectory.iterations)) == ("answer_invalid", 2)
 
 
+@pytest.mark.parametrize(
+    ("limits", "replies", "begins"),
+    [
+        (Limits(max_iterations=2), [block("FINAL('many')"), "It is many."], ""),
+        (Limits(max_answer_errors=20), [block("FINAL('many')")] * 5, "the model repeated itself. "),
+    ],
+)
+def test_a_draft_of_another_type_is_said_to_be_one(limits: Limits, replies: list[str], begins: str) -> None:
+    from rlm_jupyter.frontends.live.result import ShownResult
+
+    said = "the answer so far is not of the type that was asked for (input should be a valid integer, not 'many')"
+    played = ScriptedModel([block("print(1)"), *replies])
+    shown = ShownResult.of(RLM(played, limits=limits).completion("How many?", CONTEXT, answer=int))
+    assert (shown.answer, shown.message) == ("many", f"{begins}{said}")
+    assert said in shown.answer_html().replace("&#x27;", "'").replace("&#39;", "'")
+    assert said in shown.answer_text()
+    assert shown.path is not None
+    assert not RLM.replay(shown.path).differences
+
+
+def test_a_draft_of_the_type_is_not_remarked_on() -> None:
+    rlm = RLM(model("FINAL('many')", "x = 1"), limits=Limits(max_iterations=3))
+    result = rlm.completion("How many?", CONTEXT, answer=str, outputs=["a.csv"])
+    assert (result.stop_reason, result.answer, result.message) == ("iterations", "many", "a.csv was not written")
+
+
 def test_a_run_that_ended_by_it_goes_on_with_more_attempts_and_counts_those_before() -> None:
     limits = Limits(max_answer_errors=1)
     first = RLM(model(WRONG, WRONG), limits=limits).completion("What?", CONTEXT, answer=Invoice)

@@ -26,7 +26,7 @@ from rlm_jupyter.run.outcome import how_to_resume
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.run_handle import RunHandle
-from rlm_jupyter.types.endings import SAYS_ITSELF, beside_headline, in_short
+from rlm_jupyter.types.endings import beside_headline, in_short, remark
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
 
@@ -117,14 +117,14 @@ class ShownResult(Result):
 
     def _remark_html(self) -> str:
         """Return what there is to say beside the headline: of a draft by a limit, what is missing of it, say a file."""
-        is_remark = self.message and self.stop_reason not in SAYS_ITSELF
-        return fragments.block(fragments.note(self.message)) if is_remark else ""
+        said = remark(self.stop_reason, self.message)
+        return fragments.block(fragments.note(said)) if said else ""
 
     def answer_text(self) -> str:
         """Return the answer alone, for a terminal."""
-        remark = self.message if self.answer is not None and self.stop_reason not in SAYS_ITSELF else ""
+        beside = remark(self.stop_reason, self.message) if self.answer is not None else ""
         said = str(self) if self.answer is not None else beside_headline(self.stop_reason, self.message)
-        return "\n\n".join(filter(None, [said, files.as_text(self), remark, self._how_to_resume(), self.unsaved]))
+        return "\n\n".join(filter(None, [said, files.as_text(self), beside, self._how_to_resume(), self.unsaved]))
 
     def _repr_html_(self) -> str:
         link = fragments.link(self.path) if self.path is not None else ""
