@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import logging
 import textwrap
 from collections.abc import Callable
@@ -23,9 +21,9 @@ from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.run import cells, output_files
 from rlm_jupyter.run.answer_type import AnswerError
 from rlm_jupyter.run.iteration import IterationOutcome
-from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
+from rlm_jupyter.run.kernel_variables import KernelVariables
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.detached import started
+from rlm_jupyter.run.user_code import in_thread, patience
 from rlm_jupyter.types.errors import LimitReached, PolicyError
 from rlm_jupyter.types.events import IterationRated, NoticeKind
 from rlm_jupyter.types.quoted import quoted
@@ -36,8 +34,6 @@ _REASON_CHARS = 200
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_MOMENT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +58,8 @@ async def reset_policies(run: Run, prompt: str) -> None:
     """
     context = PolicyContext(task=prompt, max_steps=run.limits.max_iterations)
     try:
-        await _call(run, run.policies.termination, _patience(run), run.policies.termination.reset)
-        await _call(run, run.policies.reward, _patience(run), run.policies.reward.on_episode_start, context)
+        await _call(run, run.policies.termination, patience(run), run.policies.termination.reset)
+        await _call(run, run.policies.reward, patience(run), run.policies.reward.on_episode_start, context)
     except Exception as error:
         raise PolicyError(f"A policy could not be reset: {type(error).__name__}: {error}") from error
 
@@ -73,15 +69,9 @@ async def conclude_policies(run: Run) -> None:
     state = run.policies
     context = PolicyContext(task=run.trajectory.started.prompt, history=state.steps, metrics=_metrics(run))
     try:
-        await _call(run, state.reward, _patience(run), state.reward.on_episode_end, context, state.total_reward)
+        await _call(run, state.reward, patience(run), state.reward.on_episode_end, context, state.total_reward)
     except Exception:
         log.exception("on_episode_end failed")
-
-
-def _patience(run: Run) -> float:
-    """Return how long a policy may take to begin and to end: no longer than the run has, and a moment."""
-    left = run.ledger.deadline.left
-    return PATIENCE if left is None else min(PATIENCE, max(left, _MOMENT))
 
 
 async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
@@ -100,7 +90,7 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     if run.replies.answer_type is not None:
         try:
             # validators of the user's may take their time
-            answer = await _in_thread(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
+            answer = await in_thread(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
         except AnswerError as error:
             reasons = error.reasons
             told["wrong_form"] = notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons))
@@ -131,7 +121,7 @@ async def remark_on_draft(run: Run, draft: Value | None, message: str) -> None:
     if run.replies.answer_type is None or draft is None:
         return
     try:
-        await _in_thread(run, _patience(run), run.replies.answer_type.check, draft)
+        await in_thread(run, patience(run), run.replies.answer_type.check, draft)
     except (AnswerError, PolicyError) as wrong:  # of the latter kind: a validator of the user's has failed
         why = " ".join(str(wrong).split()).rstrip(".")
         if why not in message:
@@ -174,7 +164,7 @@ async def _apply_policies(run: Run, outcome: IterationOutcome) -> Verdict:
     if type(run.policies.termination) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
         return Verdict(outcome.answer is not None, outcome.answer)
     # a policy may take its time, and look variables up: not in the thread that serves them
-    ends, text = await _in_thread(run, run.ledger.deadline.left, _ask_termination, run, result, context)
+    ends, text = await in_thread(run, run.ledger.deadline.left, _ask_termination, run, result, context)
     return await _verdict_of(run, outcome, ends, text)
 
 
@@ -254,33 +244,8 @@ def _code(iteration: Iteration) -> str:
 async def _call(run: Run, policy: object, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
     """Call a policy: in a thread of its own, where it holds code of the user's."""
     if isinstance(policy, FunctionRewardPolicy) or not _is_ours(policy):
-        return await _in_thread(run, seconds, function, *args)
+        return await in_thread(run, seconds, function, *args)
     return function(*args)
-
-
-async def _in_thread(run: Run, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
-    """Call it in a thread of its own, which holds up neither the loop, nor the run's end, nor the interpreter's."""
-    context = contextvars.copy_context()
-
-    def call() -> _T:
-        try:
-            return context.run(function, *args)
-        except Exception:
-            raise
-        except BaseException as error:
-            # SystemExit would end the loop, and every run in it
-            raise PolicyError(f"A policy failed: {type(error).__name__}: {error}") from error
-
-    future, thread = started(call, "rlm_policy")
-    run.policies.threads[:] = [*(other for other in run.policies.threads if other.is_alive()), thread]
-    deadline = asyncio.timeout(seconds)
-    try:
-        async with deadline:
-            return await asyncio.wrap_future(future)
-    except TimeoutError:
-        if not deadline.expired():
-            raise
-        raise LimitReached("the time was up before a policy had decided", stop_reason="seconds") from None
 
 
 def _is_ours(policy: object) -> bool:

@@ -102,7 +102,7 @@ class Reply:
     """What a model sent back."""
 
     text: str
-    """The visible text as received, without thinking; the root's may have its last block closed (`root_model.py`)."""
+    """The visible text as received, without thinking; the root's may have its last block closed."""
     model: str
     """The model that answered, as the provider names it."""
     usage: Usage = Usage()
