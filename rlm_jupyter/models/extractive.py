@@ -135,8 +135,8 @@ def _why_nothing(outputs: str) -> str:
     from rlm_jupyter.models.passages.sentences import NO_CONTEXT, NO_MATCH
 
     for problem in (NO_CONTEXT, NO_MATCH):
-        if problem in outputs:
-            return f"{problem} {_NAME_ANOTHER}"
+        if (said := re.search(rf"^{re.escape(problem)}.*$", outputs, re.MULTILINE)) is not None:
+            return f"{said[0]} {_NAME_ANOTHER}"
     return _LOST
 
 

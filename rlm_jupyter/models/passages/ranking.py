@@ -57,6 +57,9 @@ class Ranking:
     """The terms of the question, with higher weights for the rarer ones."""
     is_empty: bool
     """There was no context to rank."""
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    """The words that count of the question which stand in its passages, and those which stand nowhere."""
 
     @property
     def prompts(self) -> list[str]:
@@ -94,7 +97,10 @@ def rank(context: Any, question: str) -> Ranking:
         ranked, scores = index.retrieve([wanted], k=min(_MOST_PASSAGES, len(passages)), show_progress=False)
         best = [passages[i] for i, score in zip(ranked[0], scores[0], strict=True) if score > 0]
     is_empty = context is None or (hasattr(context, "__len__") and len(context) == 0)
-    return Ranking(question, tuple(best), weights, is_empty)
+    words = {found[0]: word for word in re.findall(r"\w+", question.lower()) if (found := terms(word))}
+    known = [term for term in wanted if term in words]
+    present, absent = ([words[term] for term in known if (term in counts) is there] for there in (True, False))
+    return Ranking(question, tuple(best), weights, is_empty, tuple(present), tuple(absent))
 
 
 def _with_words(context: Any, words: list[str]) -> list[tuple[str, str, int, int]]:

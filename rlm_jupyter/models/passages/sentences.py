@@ -42,6 +42,14 @@ def _as_code(text: str) -> str:
     return _DUNDER.sub(r"`\1`", text)
 
 
+def _missing(ranking: Ranking) -> str:
+    """Say which of the question's words are not there, where others are: those alone would match."""
+    if not ranking.present or not ranking.absent:
+        return ""
+    lacking, there = (" and ".join(map(repr, words)) for words in (ranking.absent, ranking.present))
+    return f" Of the question's words it lacks {lacking}, and has {there}: ask with that alone."
+
+
 def matching_sentences(ranking: Ranking, replies: Sequence[str]) -> Sentences:
     """Choose from what sub-calls replied about each passage of `ranking`.
 
@@ -65,7 +73,7 @@ def matching_sentences(ranking: Ranking, replies: Sequence[str]) -> Sentences:
     scores = {text: score(text, weights) for text in places if covered(text, weights) >= _COVERED}
     best = max(scores.values(), default=0.0)
     if best <= 0:
-        return Sentences((), NO_CONTEXT if ranking.is_empty else NO_MATCH)
+        return Sentences((), NO_CONTEXT if ranking.is_empty else f"{NO_MATCH}{_missing(ranking)}")
     good = [sentence for sentence in scores if scores[sentence] >= best * _GOOD_ENOUGH]
     order = sorted(good, key=lambda sentence: -scores[sentence])[:_MOST]
     return Sentences(tuple((sentence, places[sentence]) for sentence in order))

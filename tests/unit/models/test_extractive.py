@@ -135,6 +135,21 @@ async def test_without_a_match_it_says_so(question, context):
     assert "language model" in reason
 
 
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ("Which orders are from Lima?", "it lacks 'orders', and has 'lima': ask with that alone."),
+        ("Which orders and returns are from Lima?", "it lacks 'orders' and 'returns', and has 'lima': ask"),
+        ("Which horses eat hay?", "Nothing in the context matches. The extractive model"),
+    ],
+)
+async def test_it_says_which_words_of_a_question_are_not_there(question, says):
+    cities = pd.DataFrame({"id": range(90), "city": ["Lima", "Rome", "Oslo"] * 30})
+    reason = await Session(question, cities).run()
+    assert reason.startswith("Nothing in the context matches.")
+    assert says in reason
+
+
 async def test_failed_sub_calls_are_passed_over():
     class Failure:
         def __bool__(self):
