@@ -208,6 +208,7 @@ class TerminalProgress:
                 self._begin(event.iteration + 1)
             case RunEnded():
                 self.ended, self._delay = event, ""
+                self._iteration = 0  # the one that was begun with the last outputs is none
                 self._doing = "closing the kernel"
             case _:
                 pass

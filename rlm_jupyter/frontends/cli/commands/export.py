@@ -134,7 +134,7 @@ def _export_results(args: Namespace) -> None:
             terminal.say(f"Written: {sent.path}")
         _say(sent.said)
     if chosen.missing:
-        terminal.say(f"Left out: {chosen.missing:,}, each of which has no run any more.")
+        terminal.say(f"Left out: {chosen.missing:,}, each of which has no run.")
 
 
 def _form(args: Namespace, default: str) -> str:
