@@ -270,6 +270,13 @@ class RLM(FromRecord, InBatches):
         sub = routing.model_for(1).name
         return f"RLM({routing.root.name!r}{f', sub_model={sub!r}' if sub != routing.root.name else ''})"
 
+    def __getstate__(self) -> dict[str, Settings]:
+        """Return what goes to another process: the configuration, and no kernel that was kept."""
+        return {"_settings": self._settings}
+
+    def __setstate__(self, state: dict[str, Settings]) -> None:
+        self._settings, self._kept = state["_settings"], WeakSet()
+
     def warm(self) -> None:
         """Start in the background what the next run's kernel is forked from, so that it need not wait for that.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +107,16 @@ async def test_endings(replies: Script, answer: str | None) -> None:
     result = await run(replies)
     assert (result.answer, result.stop_reason) == (answer, "answered")
     assert len(result.trajectory.iterations) == len(replies)
+
+
+def test_it_can_be_pickled_for_another_process_before_a_run_and_after() -> None:
+    with RLM("extractive", limits=Limits(max_iterations=7)) as rlm:
+        rlm.completion("Who keeps the key?", "Ada keeps the key. " * 9, keep_kernel=True)
+        other = pickle.loads(pickle.dumps(rlm))
+    assert (repr(other), other.settings.limits.max_iterations) == (repr(rlm), 7)
+    result = other.completion("Who keeps the key?", "Ada keeps the key. " * 9, keep_kernel=True)
+    assert "Ada keeps the key" in str(result.answer)
+    other.close()
 
 
 async def test_blocks_stop_at_the_first_that_fails() -> None:

@@ -207,8 +207,7 @@ class TerminalProgress:
             case OutputsShown():
                 self._begin(event.iteration + 1)
             case RunEnded():
-                self.ended, self._delay = event, ""
-                self._iteration = 0  # the one that was begun with the last outputs is none
+                self.ended, self._delay, self._iteration = event, "", 0  # with the last outputs none was begun
                 self._doing = "closing the kernel"
             case _:
                 pass
