@@ -69,7 +69,7 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
 
     try:
         found, how = _aligned(frame, pd.errors.ParserWarning, note)
-        has_zeros = any(re.search(rf"{before}0\d", text) for before in (re.escape(separator), r"\n", '"'))
+        has_zeros = any(re.search(rf"{before}\s*[+-]?0\d", text) for before in (re.escape(separator), r"\n", '"'))
         if has_zeros or _rounded(found):
             as_text = frame(dtype=str, **how)
             if has_zeros:
@@ -140,9 +140,13 @@ def _whole(written: Any) -> Any:
 
 def _keep_leading_zeros(frame: Any, as_text: Any, note: Note) -> None:
     """Have text in place of numbers where a number has no place for what was written: the zeros of `00501`."""
+    from pandas.api.types import infer_dtype
+
     kept = []
-    for name in frame.select_dtypes("number").columns:
-        if as_text[name].str.fullmatch(r"[+-]?0\d+").any():
+    for name in frame.columns:
+        # of what pandas holds as objects, some are numbers too large for it
+        is_number = infer_dtype(frame[name], skipna=True) in {"integer", "floating"}
+        if is_number and as_text[name].str.fullmatch(r"\s*[+-]?0\d+\s*").any():
             frame[name] = as_text[name].array
             kept.append(str(name))
     if kept:

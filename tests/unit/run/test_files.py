@@ -259,6 +259,24 @@ def test_leading_zeros_are_kept(separator: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("id,x\n00017,1\n99999999999999999999,2\n", ["00017", "99999999999999999999"]),
+        ("id,x\n017 ,1\n12,2\n", ["017 ", "12"]),
+        ("id,x\n 017,1\n12,2\n", [" 017", "12"]),
+        ("x,id\n1,+017\n2,12\n", ["+017", "12"]),
+    ],
+)
+def test_leading_zeros_are_kept_beside_blanks_signs_and_numbers_too_large(
+    text: str, ids: list[str], notes: Notes
+) -> None:
+    frame = load(put("a.csv", text), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"id": ids, "x": [1, 2]}
+    assert notes == ["a.csv: taken as text for its leading zeros: id."]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "id,text\n1,hello there,\n2,second one,\n",
