@@ -132,7 +132,7 @@ def _whole(written: Any) -> Any:
 
     gaps = written.isna().to_numpy(bool)
     try:
-        numbers = [0 if gap else int(text) for text, gap in zip(written, gaps, strict=True)]
+        numbers = [0 if gap else int(number) for number, gap in zip(written, gaps, strict=True)]
         return pd.arrays.IntegerArray(np.array(numbers, "int64"), gaps)
     except (OverflowError, ValueError):
         return written.array
@@ -215,8 +215,11 @@ def workbook(data: bytes, note: Note) -> object:
     file = repacked(data, "Excel workbook")
     with reading("Excel workbook"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of formats and checks, which are no values
-        sheets: dict[str, Any] = pd.read_excel(file, sheet_name=None, engine="openpyxl")
-    filled = {name: frame for name, frame in sheets.items() if len(frame.columns)}
+        # as they are stored: pandas would take texts such as 00501, NA or +49 for what they look like
+        sheets: dict[str, Any] = pd.read_excel(
+            file, sheet_name=None, engine="openpyxl", dtype=object, keep_default_na=False, na_values=[""]
+        )
+    filled = {name: _of_kinds(frame) for name, frame in sheets.items() if len(frame.columns)}
     if not filled:
         raise Unreadable("an Excel workbook without a value in it.")
     if empty := [name for name in sheets if name not in filled]:
@@ -225,6 +228,15 @@ def workbook(data: bytes, note: Note) -> object:
         count = "1 formula was" if unsaved == 1 else f"{unsaved:,} formulas were"
         note(f"{count} saved without a value, which is missing: open it in a spreadsheet program and save it.")
     return filled if len(filled) > 1 else next(iter(filled.values()))
+
+
+def _of_kinds(stored: Any) -> Any:
+    """Return a sheet with each column of the kind that all its values have; where they differ, as they are."""
+    frame = stored.infer_objects()
+    for name in _rounded(frame):
+        if stored[name].dropna().map(type).eq(int).all():
+            frame[name] = _whole(stored[name])
+    return frame
 
 
 def _formulas_without_value(file: io.BytesIO) -> int:

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import zipfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,65 @@ def test_a_workbook_of_one_sheet_is_a_frame_as_a_csv_is() -> None:
     pd.testing.assert_frame_equal(read, load("a.csv"))
 
 
+def sheet_of(columns: dict[str, list[object]]) -> pd.DataFrame:
+    """Return what is read of a workbook with these cells; `None` is an empty one."""
+    book = openpyxl.Workbook()
+    sheet = book["Sheet"]
+    for row in ([*columns], *zip(*columns.values(), strict=True)):
+        sheet.append(row)
+    book.save("a.xlsx")
+    read = load("a.xlsx", note=pytest.fail)
+    assert isinstance(read, pd.DataFrame)
+    return read
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["00501", "02134"],
+        ["NA", "null"],
+        ["12345678901234567", "12345678901234568"],
+        ["+4917012345", "1e5"],
+        ["TRUE", " "],
+    ],
+)
+def test_a_cell_that_is_stored_as_text_is_text(texts: list[object]) -> None:
+    read = sheet_of({"plain": [*texts, "x"], "gap": [*texts, None], "mixed": [*texts, 5]})
+    assert read["plain"].tolist() == [*texts, "x"]
+    assert read["gap"].dropna().tolist() == texts
+    assert read["mixed"].tolist() == [*texts, 5]
+
+
+def test_the_cells_of_a_sheet_keep_their_kinds() -> None:
+    day = datetime(2024, 1, 2)
+    read = sheet_of(
+        {
+            "n": [1, 2, 3],
+            "gap": [1, None, 3],
+            "x": [1, 2.5, None],
+            "day": [day, None, day],
+            "yes": [True, False, True],
+            "some": [True, None, False],
+            "none": [None, None, None],
+            "end": ["a", "b", "c"],
+        }
+    )
+    kinds = ["int64", "float64", "float64", "datetime64", "bool", "object", "float64"]
+    assert [str(kind).partition("[")[0] for kind in read.dtypes][:-1] == kinds
+    assert read["day"].tolist()[::2] == [day, day]
+    assert read["some"].tolist()[::2] == [True, False]
+    assert read["gap"].dropna().tolist() == [1, 3]
+
+
+def test_large_whole_numbers_of_a_sheet_keep_their_digits_beside_empty_cells() -> None:
+    sheet_of({"n": [2**53, None, -7], "x": [1e16, None, 0.5]})
+    rewrite_sheet("a.xlsx", str(2**53), str(2**53 + 1))  # openpyxl writes 16 digits, and reads all
+    read = load("a.xlsx", note=pytest.fail)
+    assert isinstance(read, pd.DataFrame)
+    assert (read["n"][0], read["n"][2], str(read["n"].dtype)) == (2**53 + 1, -7, "Int64")
+    assert (read["x"][0], read["x"][2], str(read["x"].dtype)) == (1e16, 0.5, "float64")
+
+
 def test_a_workbook_of_several_sheets_is_a_dict_and_says_what_is_missing() -> None:
     book = openpyxl.Workbook()
     first = book["Sheet"]
@@ -139,17 +199,22 @@ def test_a_workbook_of_several_sheets_is_a_dict_and_says_what_is_missing() -> No
     ]
 
 
-def test_a_formula_that_comes_to_an_empty_text_is_not_missing() -> None:
-    pd.DataFrame({"a": ["x"], "b": ["y"]}).to_excel("a.xlsx", index=False)
-    with zipfile.ZipFile("a.xlsx") as archive:
+def rewrite_sheet(path: str, old: str, new: str) -> None:
+    """Change the XML of a workbook's first sheet."""
+    with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    sheet = members["xl/worksheets/sheet1.xml"]
-    # as an office program saves ="" and =1+1
-    saved = b'<c r="C2" t="str"><f>""</f><v></v></c><c r="D2"><f>1+1</f><v>2</v></c></row></sheetData>'
-    members["xl/worksheets/sheet1.xml"] = sheet.replace(b"</row></sheetData>", saved)
-    with zipfile.ZipFile("a.xlsx", "w") as archive:
+    name = "xl/worksheets/sheet1.xml"
+    members[name] = members[name].replace(old.encode(), new.encode())
+    with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
+
+
+def test_a_formula_that_comes_to_an_empty_text_is_not_missing() -> None:
+    pd.DataFrame({"a": ["x"], "b": ["y"]}).to_excel("a.xlsx", index=False)
+    # as an office program saves ="" and =1+1
+    saved = '<c r="C2" t="str"><f>""</f><v></v></c><c r="D2"><f>1+1</f><v>2</v></c></row></sheetData>'
+    rewrite_sheet("a.xlsx", "</row></sheetData>", saved)
     assert load("a.xlsx", note=pytest.fail).iloc[0, -1] == 2  # type: ignore[attr-defined]
 
 
