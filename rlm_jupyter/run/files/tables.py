@@ -12,15 +12,13 @@ from typing import Any, Literal
 
 from rlm_jupyter.run.files.archive import repacked
 from rlm_jupyter.run.files.encodings import decoded
+from rlm_jupyter.run.files.layout import layout_of
 from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable, first_line, needs, reading
 from rlm_jupyter.types.shortened import shortened
 
-_HEAD = 8_192
-"""Bytes that the separator is looked for in."""
-_SEPARATORS = ",;\t|"
 _EXACT = 2**53
 """From here on a float has not every whole number."""
-_MOST_TITLES, _MOST_TITLE_CHARS = 5, 200
+_MOST_NAME_CHARS = 200
 _UNSAVED = re.compile(rb'<c (?![^>]*t="str")[^>]*>(?:<f[^>]*/>|<f[^>]*>[^<]*</f>)(?:<v ?/>|<v></v>|</c>)')
 """A formula in a sheet's XML without its value; one that comes to an empty text has the type `str`."""
 
@@ -31,7 +29,7 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
     Parameters
     ----------
     separator
-        A comma also stands for the other usual ones, whichever the first line has most of.
+        As for `layout_of`.
 
     Raises
     ------
@@ -46,12 +44,8 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
     except ImportError:
         note(f"taken as text: a table needs pandas ({INSTALL}).")
         return text
-    titles, header = _above_the_header(text[:_HEAD], _SEPARATORS if separator == "," else separator)
-    if separator == ",":
-        separator = max(_SEPARATORS, key=header.count)
-    if titles:
-        said = "; ".join(filter(None, map(str.strip, titles)))
-        note(f"left out above the table's header: {shortened(said, _MOST_TITLE_CHARS)}.")
+    layout = layout_of(text, separator)
+    layout.tell(note)
 
     def frame(*, left_over: Literal["error", "ignore"] = "ignore", **how: Any) -> Any:
         with warnings.catch_warnings():
@@ -59,17 +53,18 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
             # from the bytes: a StringIO of a large file would take four times its size
             return pd.read_csv(
                 io.BytesIO(data),
-                sep=separator,
+                sep=layout.separator,
                 encoding=encoding,
                 encoding_errors="replace",
                 low_memory=False,
-                skiprows=len(titles),
+                skiprows=len(layout.above),
                 **how,
             )
 
     try:
         found, how = _aligned(frame, pd.errors.ParserWarning, note)
-        has_zeros = any(re.search(rf"{before}\s*[+-]?0\d", text) for before in (re.escape(separator), r"\n", '"'))
+        ahead = (re.escape(layout.separator), r"\n", '"')
+        has_zeros = any(re.search(rf"{before}\s*[+-]?0\d", text) for before in ahead)
         if has_zeros or _rounded(found):
             as_text = frame(dtype=str, **how)
             if has_zeros:
@@ -100,12 +95,14 @@ def _aligned(frame: Callable[..., Any], warning: type[Warning], note: Note) -> t
     Raises
     ------
     ValueError
-        Only some rows are longer, so that nobody can tell which title a value belongs to.
+        Only some rows are longer, or there is one title alone, so that nobody can tell which one a value belongs to.
     """
     by_title = {"index_col": False}
     with suppress(warning):
         return frame(left_over="error", **by_title), by_title
     found = frame()
+    if found.shape[1] == 1 and not found.iloc[:, 0].isna().all():
+        raise ValueError("the rows have more fields than the header, which has one")
     fields = [found.index.get_level_values(level) for level in range(found.index.nlevels)]
     fields += [found.iloc[:, place] for place in range(found.shape[1])]
     missing = [field.isna() for field in fields[found.shape[1] :]]
@@ -150,24 +147,7 @@ def _keep_leading_zeros(frame: Any, as_text: Any, note: Note) -> None:
             frame[name] = as_text[name].array
             kept.append(str(name))
     if kept:
-        note(f"taken as text for its leading zeros: {shortened(', '.join(kept), _MOST_TITLE_CHARS)}.")
-
-
-def _above_the_header(head: str, separators: str) -> tuple[list[str], str]:
-    """Return the lines of a title, without which the rest is a table, and the header; mostly there is no title.
-
-    With one, pandas would take the title for the only column's name, and the columns before the last for an index.
-    """
-    lines = head.split("\n")[:-1] or [head]
-    filled = [line.strip() for line in lines if line.strip()]
-    count = next((place for place, line in enumerate(lines) if any(mark in line for mark in separators)), 0)
-    header, *rows = [line for line in lines[count:] if line.strip()] or [""]
-    alike = [
-        mark for mark in separators if mark in header and {row.count(mark) for row in rows} == {header.count(mark)}
-    ]
-    if alike and any(map(str.strip, lines[:count])) and count <= _MOST_TITLES:
-        return lines[:count], header
-    return [], filled[0] if filled else ""
+        note(f"taken as text for its leading zeros: {shortened(', '.join(kept), _MOST_NAME_CHARS)}.")
 
 
 def parquet(data: bytes, _: Note) -> object:

@@ -211,6 +211,7 @@ def test_compressed_files_are_what_is_inside(suffix: str, compress: Any) -> None
         ("a.csv", "id,name\n1,Zoë\n2,Bo\n"),
         ("a.csv", "\ufeffid;name\r\n1;Zoë\r\n2;Bo\r\n"),
         ("a.CSV", "id|name\n1|Zoë\n2|Bo\n"),
+        ("a.csv", "id;name\r1;Zoë\r2;Bo\r"),
         ("a.tsv", "id\tname\n1\tZoë\n2\tBo\n"),
         ("a.json", '[{"id": 1, "name": "Zoë"}, {"id": 2, "name": "Bo"}]'),
         ("a.jsonl", '{"id": 1, "name": "Zoë"}\n\n{"id": 2, "name": "Bo"}\n'),
@@ -230,6 +231,59 @@ def test_a_title_above_a_table_is_no_header(above: str, notes: Notes) -> None:
     assert frame.to_dict("list") == {"id": [1, 2], "name": ["Zoë", "Bo"]}
     [note] = notes
     assert note.startswith("a.csv: left out above the table's header: Orders")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sep=;\nid;name\n1;Zoë\n2;Bo\n",
+        '\ufeff"sep=|"\r\nid|name\r\n1|Zoë\r\n2|Bo\r\n',
+        "sep=\t\nid\tname\n1\tZoë\n2\tBo\n",
+        "SEP=;\nOrders, all of them\nid;name\n1;Zoë\n2;Bo\n",
+        "sep=^\nid^name\n1^Zoë\n2^Bo\n",
+    ],
+)
+def test_a_separator_that_excel_is_told_is_taken_from_there(text: str, notes: Notes) -> None:
+    frame = load(put("a.csv", text), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"id": [1, 2], "name": ["Zoë", "Bo"]}
+    [note] = notes
+    assert note.lower().startswith(
+        ("a.csv: left out above the table's header: sep=", "a.csv: left out above the table's header: \"sep=")
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "comment\nI like it, number 0\nI like it, number 1\nI like it, number 2\n",
+        "price\n1,50\n2,30\n",
+        "name\nHolm,Hugo\nRoth,Rita\n",
+        "address\n1 Main St, Paris, France\n2 High St, London, England\n",
+    ],
+)
+def test_a_comma_in_each_row_of_one_column_makes_no_table_of_two(text: str, notes: Notes) -> None:
+    assert load(put("a.csv", text), note=notes) == text
+    why = "no regular table (the rows have more fields than the header, which has one)"
+    assert notes == [f"a.csv: taken as text: {why}."]
+
+
+def test_commas_in_quotes_are_no_separators(notes: Notes) -> None:
+    frame = load(put("a.csv", 'comment\n"I like it, 0"\n"I like it, 1"\n'), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"comment": ["I like it, 0", "I like it, 1"]}
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["id,name\n1,Zoë\n2,Bo\n", "id, name\n1, Zoë\n,Bo\n", "a,b,c\nx,y,z\n", "\nname,city\nZoë,Oslo\n", "a\tb\nx\ty\n"],
+)
+def test_a_title_above_a_table_of_commas_is_no_header(table: str, notes: Notes) -> None:
+    frame = load(put("a.csv", f"Orders of May\n{table}"), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.shape[1] > 1
+    assert notes == ["a.csv: left out above the table's header: Orders of May."]
 
 
 @pytest.mark.parametrize("text", ["id\n1\n2\n", "name\nAbel, Ada\nHolm, Hugo\nRoth\n"])
