@@ -108,8 +108,6 @@ class RowQuestion:
                 named = str(value_of(row, self._key)) if self._key else ""
                 prompt = self._prompt.fill(row)
                 context = None if self._context is None else self._context.fill(row)
-                if not prompt.strip():
-                    error = "its question is empty"
         except MissingValueError as missing:
             error = str(missing)
         identity = hashlib.sha256(json.dumps([named, prompt, _digest(context), error, error and number]).encode())

@@ -56,8 +56,8 @@ class InBatches(ABC):
         Parameters
         ----------
         items
-            Dicts, or texts (their column is `text`); a pandas or polars frame; the path of a file of JSON lines, CSV
-            or Parquet.
+            Dicts, or texts (their column is `text`); a pandas or polars frame; the path of a file of JSON lines, CSV,
+            Parquet or Excel (its one filled sheet). The separator and the encoding of CSV are found as for `load`.
         prompt
             The question, with columns in braces: `"Is {name} about food?"`.
         out

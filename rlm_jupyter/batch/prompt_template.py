@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.run.files.blank import is_blank
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
@@ -59,9 +60,12 @@ class PromptTemplate:
         Raises
         ------
         MissingValueError
-            A column has no value there.
+            A column has no value there, or nothing but blanks comes of them all.
         """
-        return "".join(literal + ("" if name is None else str(value_of(row, name))) for literal, name in self._parts)
+        text = "".join(literal + ("" if name is None else str(value_of(row, name))) for literal, name in self._parts)
+        if is_blank(text):
+            raise _missing(*self.columns)
+        return text
 
 
 class ContextColumn:
@@ -83,6 +87,8 @@ class ContextColumn:
     def fill(self, row: Row) -> object:
         """Return the context of a row; as for `PromptTemplate.fill`."""
         value = value_of(row, self.columns[0]) if self._template is None else self._template.fill(row)
+        if is_blank(value):
+            raise _missing(*self.columns)
         return Path(str(value)) if self._is_path else value
 
 
@@ -96,8 +102,13 @@ def value_of(row: Row, name: str) -> Any:
     """
     value = row.get(name)
     if value is None or (isinstance(value, float) and value != value):
-        raise MissingValueError(f"nothing stands in its column {name!r}")
+        raise _missing(name)
     return value
+
+
+def _missing(*names: str) -> MissingValueError:
+    columns = " and ".join(map(repr, names))
+    return MissingValueError(f"nothing stands in its column{'s' if len(names) > 1 else ''} {columns}")
 
 
 def check_columns(wanted: Collection[str], known: Collection[str]) -> None:

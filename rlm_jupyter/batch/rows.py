@@ -5,19 +5,27 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import lzma
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from rlm_jupyter.run.files.unreadable import INSTALL
+from rlm_jupyter.batch.text_file import TextFile
+from rlm_jupyter.run.files.layout import HEAD, layout_of
+from rlm_jupyter.run.files.tables import workbook
+from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable, first_line, on_stderr
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.shortened import shortened
 
 TEXT = "text"
 """The column of items that are texts."""
-_KINDS = ".jsonl, .ndjson, .csv, .tsv or .parquet"
+_KINDS = ".jsonl, .ndjson, .csv, .tsv (also with .gz, .bz2 or .xz behind it), .parquet, .xlsx or .xlsm"
+_MOST_SHEET_CHARS = 200
 
 
 class BadRow(dict[str, Any]):
@@ -34,7 +42,7 @@ def read_rows(items: object) -> list[Mapping[str, Any]]:
     Parameters
     ----------
     items
-        Dicts or texts, a pandas or polars frame, or the path of a file of JSON lines, CSV or Parquet.
+        Dicts or texts, a pandas or polars frame, or the path of a file of JSON lines, CSV, Parquet or Excel.
 
     Raises
     ------
@@ -87,7 +95,9 @@ def _of_frame(items: Any, library: str) -> list[Mapping[str, Any]]:
             f"The items of a batch are dicts, texts, a frame or the path of a file, not a {library} {name}: {instead}."
         )
     _check_names([str(name) for name in items.columns], "The frame")
-    rows: list[Mapping[str, Any]] = to_records("records") if library == "pandas" else to_records()
+    if library == "pandas":  # not-a-number and NaT are what it has for nothing
+        items = items.astype(object).where(items.notna(), None)
+    rows: list[Mapping[str, Any]] = items.to_dict("records") if library == "pandas" else items.to_dicts()
     return rows
 
 
@@ -105,24 +115,32 @@ def _check_names(names: Sequence[str], where: str) -> None:
 
 
 def _of_file(path: Path) -> list[Mapping[str, Any]]:
+    def note(text: str) -> None:
+        on_stderr(f"{path}: {text}")
+
+    file = TextFile(path, note)
     try:
-        match path.suffix.lower():
-            case ".jsonl" | ".ndjson":
-                return _json_lines(path)
-            case ".csv" | ".tsv":
-                return _separated(path)
-            case ".parquet":
-                return _parquet(path)
+        if file.kind in {".jsonl", ".ndjson"}:
+            return file.read(partial(_json_lines, path))
+        if file.kind in {".csv", ".tsv"}:
+            return file.read(partial(_separated, path, "," if file.kind == ".csv" else "\t", note))
+        if path.suffix.lower() == ".parquet":
+            return _parquet(path)
+        if path.suffix.lower() in {".xlsx", ".xlsm"}:
+            return _workbook(path, note)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} can't be read: it is not UTF-8.") from None
-    raise ConfigurationError(f"{path} is no file of items: its name ends in {_KINDS}.")
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ConfigurationError(f"{path} can't be read: it is damaged ({first_line(error)}).") from None
+    except Unreadable as error:
+        raise ConfigurationError(f"{path} can't be read: {error}") from None
+    what = f"{path} is no file of items: its name ends in {_KINDS}. Save it as one of these"
+    raise ConfigurationError(f"{what}, or give a frame.", command=f"{what}.")
 
 
-def _json_lines(path: Path) -> list[Mapping[str, Any]]:
+def _json_lines(path: Path, file: TextIO) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+    for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         try:
@@ -135,29 +153,32 @@ def _json_lines(path: Path) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _separated(path: Path) -> list[Mapping[str, Any]]:
+def _separated(path: Path, separator: str, note: Note, file: TextIO) -> list[Mapping[str, Any]]:
     csv.field_size_limit(sys.maxsize if sys.platform != "win32" else 2**31 - 1)
+    layout = layout_of(file.read(HEAD), separator)
+    file.seek(0)
+    above = [next(file) for _ in layout.above]
     rows: list[Mapping[str, Any]] = []
     names: list[str] | None = None
-    begins = 1
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        # strict: else a quote that is not closed takes all that follows, up to the next quote, for one value
-        reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
-        try:
-            for values in reader:
-                if names is None and values:
-                    names = values
-                    _check_names([name for name in names if name], str(path))
-                elif names is not None and len(values) > len(names):
-                    why = f"line {reader.line_num} of {path.name} has more values than there are columns"
-                    rows.append(BadRow(why))
-                elif names is not None and values:
-                    row = dict(itertools.zip_longest(names, (value or None for value in values)))
-                    row.pop("", None)  # such as the index that pandas writes: nothing can refer to it
-                    rows.append(row)
-                begins = reader.line_num + 1
-        except csv.Error as error:
-            raise ConfigurationError(f"{path} can't be read: {_csv_fault(error, begins)}.") from None
+    begins = len(above) + 1
+    # strict: else a quote that is not closed takes all that follows, up to the next quote, for one value
+    reader = csv.reader(file, delimiter=layout.separator, strict=True)
+    try:
+        for values in reader:
+            ends = len(above) + reader.line_num
+            if names is None and values:
+                names = values
+                _check_names([name for name in names if name], str(path))
+            elif names is not None and len(values) > len(names):
+                rows.append(BadRow(f"line {ends} of {path.name} has more values than there are columns"))
+            elif names is not None and values:
+                row = dict(itertools.zip_longest(names, (value or None for value in values)))
+                row.pop("", None)  # such as the index that pandas writes: nothing can refer to it
+                rows.append(row)
+            begins = ends + 1
+    except csv.Error as error:
+        raise ConfigurationError(f"{path} can't be read: {_csv_fault(error, begins)}.") from None
+    layout.tell(note)
     return rows
 
 
@@ -186,3 +207,14 @@ def _parquet(path: Path) -> list[Mapping[str, Any]]:
         except ArrowException as error:
             raise ConfigurationError(f"{path} can't be read: {error}") from None
     return rows
+
+
+def _workbook(path: Path, note: Note) -> list[Mapping[str, Any]]:
+    frame: Any = workbook(path.read_bytes(), note)
+    if isinstance(frame, dict):
+        what = f"{path} has several filled sheets ({shortened(', '.join(frame), _MOST_SHEET_CHARS)}): save the one"
+        raise ConfigurationError(
+            f"{what} that holds the items as a file, or give a frame, as load({str(path)!r})[{next(iter(frame))!r}].",
+            command=f"{what} that holds the items as a file.",
+        )
+    return _of_frame(frame.convert_dtypes(), "pandas")  # whole numbers beside empty cells are floats else: 17.0

@@ -288,7 +288,10 @@ def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
         ({"out": None}, "out is the path of the file of results, not None"),
         ({"items": []}, "There are no items"),
         ({"items": "none.jsonl"}, "none.jsonl can't be read: No such file"),
-        ({"items": "none.txt"}, "is no file of items"),
+        (
+            {"items": "none.txt"},
+            "none.txt is no file of items: its name ends in .jsonl, .ndjson, .csv, .tsv (also with ",
+        ),
         ({"items": [1]}, "Item 0 is neither a dict nor a text"),
         ({"items": [*WORDS, WORDS[0]]}, "Two rows have 'n0' in their column 'id'"),
         ({"out": "results.txt"}, "ends in .jsonl, .csv, .parquet"),
@@ -386,8 +389,9 @@ def test_a_text_that_names_a_file_is_a_text() -> None:
     Path("one").write_text("from a file")
     items = [{"id": "a", "word": "one"}, {"id": "b", "word": "o*"}]
     assert [row.answer for row in ask(scripted(), items).rows] == ["ONE", "O*"]
-    assert ask(scripted(), [{"id": "c", "word": " "}], out="blank.jsonl").rows[0].error == (
-        "The context is empty, there is nothing to read in it. To ask without one, leave it out."
+    assert (
+        ask(scripted(), [{"id": "c", "word": " "}], out="blank.jsonl").rows[0].error
+        == "nothing stands in its column 'word'"
     )
 
 

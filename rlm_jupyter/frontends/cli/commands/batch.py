@@ -38,7 +38,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's arguments to its parser."""
-    parser.add_argument("items", metavar="ITEMS", help="a file of rows: .jsonl, .csv, .tsv or .parquet")
+    parser.add_argument("items", metavar="ITEMS", help="a file of rows: .csv, .tsv, .jsonl, .parquet or .xlsx")
     parser.add_argument(
         "--prompt", required=True, metavar="TEXT", help='the question, with columns in braces: "Is {text} about food?"'
     )
