@@ -251,7 +251,7 @@ class SavedRun:
             for path in (path for paths in run.unclaimed(children).values() for path in paths):
                 # the ledger's word at an end covers what children had used by then
                 child = by_path[path].trajectory
-                more, priced = (child.usage, child.cost) if ended is None else _since_end(child.records)[:2]
+                more, priced = child.bill if ended is None else _since_end(child.records)[:2]
                 usage, cost = usage + more, _sum(cost, priced)
         if ended is not None:
             usage, cost, seconds = usage + ended.usage, _sum(cost, ended.cost), seconds + ended.seconds

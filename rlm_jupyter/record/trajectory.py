@@ -217,6 +217,11 @@ class Trajectory:
         """US dollars for the same; `None` when the price of a part is not known."""
         return self._cost
 
+    @property
+    def bill(self) -> tuple[Usage, float | None]:
+        """Tokens and US dollars of the whole run: its end knows, too, what requests took that were stopped."""
+        return (self._usage, self._cost) if self._ended is None else (self._ended.usage, self._ended.cost)
+
     def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """Write the record as one notebook; returns its path.
 
@@ -304,8 +309,9 @@ class Trajectory:
         stop = self._ended.stop_reason if self._ended is not None else "not ended"
         counts = [(len(self.iterations), "iteration"), (len(self._subcalls), "sub-call")]
         words = [f"{number:,} {unit}{'' if number == 1 else 's'}" for number, unit in counts]
-        cost = "cost unknown" if self._cost is None else f"${self._cost:,.4f}"
-        return ", ".join([stop, *words, f"{self._usage.total_tokens:,} tokens", cost])
+        usage, dollars = self.bill
+        cost = "cost unknown" if dollars is None else f"${dollars:,.4f}"
+        return ", ".join([stop, *words, f"{usage.total_tokens:,} tokens", cost])
 
 
 def _head(text: str) -> str:

@@ -48,7 +48,7 @@ def child_of(
         unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
         saved, playback = unclaimed or (None, None)
         if saved is not None and saved.has_answer:
-            bill.add(saved.trajectory.usage, saved.trajectory.cost)
+            bill.add(*saved.trajectory.bill)
             return _answered(saved.trajectory)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(parent.ledger.kernels.hold(depth + 1))

@@ -9,7 +9,8 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.frontends.cli.main import main
-from tests.support.loopback import Loopback, Said
+from rlm_jupyter.record.export import WholeRun, sft
+from tests.support.loopback import Fault, Loopback, Said, Scripted
 
 ROOT, SUB, LEAF = "vllm/root", "vllm/sub", "vllm/leaf"
 PRICES = {ROOT: (1.0, 5.0), SUB: (0.5, 2.0), LEAF: (0.1, 0.2)}
@@ -79,3 +80,34 @@ def test_the_command_line_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["usage_by_model"]["scripted/t.json"]["requests"] == 1
     assert main(["show"]) == 0
     assert "scripted/t.json: 1 request" in capsys.readouterr().out
+
+
+def test_one_bill_and_one_name_where_replies_broke_off(capsys: pytest.CaptureFixture[str]) -> None:
+    # the first breaks off behind a cell, which counts; the last is still written when the time is up
+    asks = Fault.dropped("middle", "```repl\nprint(len(context))\n```\nAnd then, ")
+    looks = "```repl\nprint(llm_query('this: a passage'), llm_query('a reply that breaks off'))\n```"
+    of_subcalls = [Fault.dropped("middle")] * 3
+    replies: list[Scripted] = [asks, looks, "a reply", *of_subcalls, "```repl\nprint(2)\n```", Fault.dropped("stall")]
+    with Loopback(replies) as server:
+        rlm = RLM(
+            ROOT,
+            sub_model=SUB,
+            limits=Limits(max_seconds=6, max_depth=1),
+            prices=PRICES,
+            base_url=server.openai_url,
+            window=64_000,
+            save="run.ipynb",
+        )
+        result = rlm.completion("What is it?", "a text about it")
+    assert result.stop_reason == "seconds"
+    check(result)
+    assert set(result.usage_by_model) == {"root", "sub", "(stopped on the way)"}
+    assert main(["show", "run.ipynb"]) == 0
+    shown = capsys.readouterr().out
+    spent = f"{result.usage.total_tokens:,} tokens · ${result.cost:,.4f}"
+    assert f"time limit reached · 3 iterations · 2 sub-calls · {spent}" in shown
+    assert "root: 3 requests" in shown
+    lost = result.usage_by_model["(stopped on the way)"]
+    assert f"(stopped on the way): {lost.usage.total_tokens:,} tokens" in shown
+    assert spent.replace(" · ", ", ") in repr(result.trajectory)
+    assert sft.about(WholeRun.gather("run.ipynb"))["cost"] == result.cost

@@ -68,10 +68,9 @@ def _trajectory(run: WholeRun) -> dict[str, Any]:
 
 def _totals(run: WholeRun, steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the sums of the steps; the cost is that of everything, and so are the tokens in `extra`."""
-    ended = run.trajectory.ended
     metrics = [step["metrics"] for step in steps if "metrics" in step]
     total = {f"total_{name}": sum(one[name] for one in metrics) for name in _METRICS}
-    usage, cost = (run.trajectory.usage, run.trajectory.cost) if ended is None else (ended.usage, ended.cost)
+    usage, cost = run.trajectory.bill
     return total | {
         "total_steps": len(steps),
         "total_cost_usd": cost,

@@ -153,7 +153,8 @@ def _run(run: WholeRun) -> Node:
     trajectory = run.trajectory
     ended = trajectory.ended
     stop = in_short(ended.stop_reason, ended.message) if ended is not None else "not ended"
-    facts = (stop, trajectory.started.model, tokens(trajectory.usage), dollars(trajectory.cost))
+    usage, cost = trajectory.bill
+    facts = (stop, trajectory.started.model, tokens(usage), dollars(cost))
     return Node(f"Run at depth {trajectory.started.depth}", facts, nodes=tuple(tree(run)))
 
 

@@ -6,7 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from rlm_jupyter.record.export.bundle import WholeRun
-from rlm_jupyter.types.events import ConversationCompacted, DirectReplied, ReplyReceived, SampleSettled, SubcallSettled
+from rlm_jupyter.types.events import (
+    ConversationCompacted,
+    DirectReplied,
+    ReplyReceived,
+    RunResumed,
+    SampleSettled,
+    SubcallSettled,
+)
 from rlm_jupyter.types.values import ModelUsage, Usage
 
 NOTHING = Usage()
@@ -49,7 +56,8 @@ def stopped(run: WholeRun) -> Cost | None:
 
 
 def _recorded(run: WholeRun) -> list[Cost]:
-    lines: defaultdict[tuple[int, str], Cost] = defaultdict(lambda: Cost("", 0))
+    lines: dict[tuple[int, str], Cost] = {}
+    names = _names(run)
     for one in run:
         depth, below = one.trajectory.started.depth, {child.trajectory.run_id for child in one.children}
         for record in one.trajectory.records:
@@ -58,14 +66,31 @@ def _recorded(run: WholeRun) -> list[Cost]:
                 or (isinstance(record, ConversationCompacted) and record.model)
                 or (isinstance(record, SampleSettled) and record.child not in below)
             ):
-                key = (depth, record.model)
+                key = (depth, names.get(record.model, record.model))
             elif isinstance(record, SubcallSettled) and record.child not in below and _asked(record):
-                key = (depth + 1, record.model or _NOT_HERE)
+                key = (depth + 1, names.get(record.model, record.model) or _NOT_HERE)
             else:
                 continue  # a child's own record says what it took
             line = lines[key] if key in lines else Cost(key[1], key[0])
             lines[key] = line.plus(record.usage, record.cost, record.seconds)
     return [lines[key] for key in sorted(lines)]
+
+
+def _names(run: WholeRun) -> dict[str, str]:
+    """Return the name that each model replies by, by the one it is asked by: what broke off is recorded under that."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for one in run:
+        model, sub_model = one.trajectory.started.model, one.trajectory.started.sub_model
+        for record in one.trajectory.records:
+            if isinstance(record, RunResumed):
+                model, sub_model = record.model, record.sub_model
+            elif isinstance(record, ReplyReceived | DirectReplied):
+                found[model].add(record.model)
+            elif isinstance(record, SubcallSettled) and record.kind == "llm":
+                found[record.asked_model or sub_model].add(record.model)
+    replied = {asked: names - {asked, ""} for asked, names in found.items()}
+    # a router has many: which of them broke off, nobody knows
+    return {asked: names.pop() for asked, names in replied.items() if len(names) == 1}
 
 
 def by_model(run: WholeRun) -> dict[str, ModelUsage]:

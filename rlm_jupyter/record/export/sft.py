@@ -56,7 +56,7 @@ def about(run: WholeRun) -> dict[str, Any]:
         "stop_reason": None if ended is None else ended.stop_reason,
         "confidence": None if ended is None else ended.confidence,
         "reward": reward(run),
-        "cost": run.trajectory.cost if ended is None else ended.cost,
+        "cost": run.trajectory.bill[1],
     }
 
 

@@ -74,6 +74,13 @@ def test_usage_and_cost_add_up_replies_and_subcalls() -> None:
     assert Trajectory([started()]).cost == 0.0
 
 
+def test_the_bill_is_that_of_the_end_which_knows_what_was_stopped() -> None:
+    *records, _ = sample()
+    running, bill = Trajectory(records), (Usage(1_000, 200), 0.05)
+    assert running.bill == (running.usage, running.cost)
+    assert Trajectory([*records, ended(usage=bill[0], cost=bill[1])]).bill == bill
+
+
 def test_an_iteration_that_grows_is_seen_to_grow() -> None:
     trajectory = Trajectory(sample()[:4])
     before = trajectory.iterations
@@ -193,8 +200,8 @@ def test_nothing_to_load_is_an_error_in_a_line(tmp_path) -> None:
 
 
 def test_it_shows_itself() -> None:
-    trajectory = Trajectory([*sample()[:-1], ended(answer="<b>Ada</b>")])
-    facts = "answered, 2 iterations, 2 sub-calls, 484 tokens, $0.0410"
+    trajectory = Trajectory([*sample()[:-1], ended(answer="<b>Ada</b>", usage=Usage(400, 100), cost=0.042)])
+    facts = "answered, 2 iterations, 2 sub-calls, 500 tokens, $0.0420"
     assert repr(trajectory) == f"<Trajectory 20260102-030405-who: {facts}>"
     assert facts in trajectory._repr_html_()
     assert "&lt;b&gt;Ada" in trajectory._repr_html_()

@@ -54,7 +54,7 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
         state_of(files, ended),
         terminal.count(len(trajectory.iterations), "iteration"),
         *_calls(trajectory.subcalls),
-        terminal.spent(trajectory.usage, trajectory.cost),
+        terminal.spent(*trajectory.bill),
         *([terminal.duration(ended.seconds)] if ended is not None else []),
     ]
     models = started.model if started.sub_model == started.model else f"{started.model}, {started.sub_model}"
@@ -70,8 +70,8 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
     _line(console, f"{models} · context: {started.context.type_name}, {started.context.size}", "dim")
     used = by_model(WholeRun.gather(files, context=False, prompts=False))
     for name, one in used.items() if len(used) > 1 else ():
-        requests = terminal.count(one.requests, "request")
-        _line(console, f"  {name}: {requests} · {terminal.spent(one.usage, one.cost)}", "dim")
+        requests = f"{terminal.count(one.requests, 'request')} · " if one.requests else ""
+        _line(console, f"  {name}: {requests}{terminal.spent(one.usage, one.cost)}", "dim")
     if ended is not None and ended.message:
         _line(console, ended.message, "yellow")
     _line(console, str(files.shown), "dim")
