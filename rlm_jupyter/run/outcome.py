@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlm_jupyter.record.journal import read_first
 from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.recorder import Faults, Recorder, recording
 from rlm_jupyter.record.saved_run import SavedRun
@@ -18,6 +19,7 @@ from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.result import KeptKernel, Result, result_of
 from rlm_jupyter.types.endings import LIMITED_BY, RESUMABLE, raised_limit
 from rlm_jupyter.types.errors import RLMError
+from rlm_jupyter.types.events import RunStarted
 from rlm_jupyter.types.values import PacksContext, StopReason
 
 
@@ -54,7 +56,7 @@ class Outcome:
             is_attached = trajectory.started.options.get("lent")
             files = None if self.recorder is None else self.recorder.files
             if files is not None and not is_attached and _has_more("failed", trajectory, files.number):
-                error.resume = f"To resume it: {resume_command(files.notebook)}"
+                error.resume = f"To resume it: {resume_command(files.notebook, trajectory.started)}"
 
 
 def saved_in(path: Path) -> str:
@@ -104,9 +106,8 @@ def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None
     """
     if result is not None and not _has_more(stop_reason, result.trajectory, RunFiles(notebook).number):
         return ""
-    command = resume_command(notebook)
-    if result is not None and (address := result.trajectory.started.options.get("base_url")):
-        command += f" --base-url {shlex.quote(address)}"
+    started = read_first(RunFiles(notebook).journal) if result is None else result.trajectory.started
+    command = resume_command(notebook, started)
     if stop_reason in LIMITED_BY:
         option = raised_limit(stop_reason, {}) if result is None else raising_option(result)
         return f"To resume it: {command} {option}"
@@ -127,10 +128,19 @@ def raising_option(result: Result) -> str:
     return raised_limit(result.stop_reason, result.trajectory.limits, used.get(result.stop_reason, 0), result.message)
 
 
-def resume_command(notebook: Path) -> str:
-    """Return what a user types, here and now, to resume the run with this notebook."""
-    name = shlex.quote(name_from_here(notebook))
-    return f"%rlm_resume {name}" if _has_magics() else f"jupyter rlm resume {name}"
+def resume_command(notebook: Path, started: RunStarted | None) -> str:
+    """Return what a user types, here and now, to resume the run with this notebook: at the address that it was given.
+
+    Parameters
+    ----------
+    started
+        How it began; `None`: nobody knows.
+    """
+    command = "%rlm_resume" if _has_magics() else "jupyter rlm resume"
+    words = [command, shlex.quote(name_from_here(notebook))]
+    if address := "" if started is None else started.options.get("base_url", ""):
+        words += ["--base-url", shlex.quote(address)]  # no record holds a password
+    return " ".join(words)
 
 
 def _has_magics() -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.frontends.cli.main import main
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget import request as calls
+from rlm_jupyter.run.outcome import how_to_resume
 from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
 from tests.support.loopback import Fault, Loopback, Said
 
@@ -97,6 +100,24 @@ async def test_a_wrong_key_is_one_line_and_the_record_is_kept(wire: str, in_fold
 async def test_a_run_that_fails_later_can_be_resumed(wire: str) -> None:
     with Loopback([LOOK, Fault.status(404, "gone")]) as server, pytest.raises(ModelError, match="To resume it: "):
         await RLM(model_at(server, wire)).acompletion("What?", "text")
+
+
+@pytest.mark.parametrize("password", ["", "name:secret@"])
+def test_what_resumes_a_run_names_the_address_that_it_was_given(
+    password: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with Loopback([LOOK, Fault.status(404, "gone"), "```repl\nFINAL(context[:4])\n```"]) as server:
+        at = server.openai_url
+        rlm = RLM("openai/any", base_url=at.replace("//", f"//{password}"))
+        with pytest.raises(ModelError) as raised:
+            rlm.completion("What?", "some text")
+        _, command = str(raised.value).split("To resume it: jupyter rlm ")
+        assert command.endswith(f" --base-url {at}")
+        # where a second Ctrl-C leaves nothing but the record, that is read
+        assert how_to_resume("cancelled", raised.value.result.path, None) == f"To resume it: jupyter rlm {command}"
+        assert main([*shlex.split(command), "--yes", "-q"]) == 0
+    assert capsys.readouterr().out == "some\n"
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
