@@ -322,7 +322,9 @@ class RLM(FromRecord, InBatches):
         answer: object = None,
         outputs: object = None,
     ) -> Estimate:
-        """Return what answering `prompt` may cost: the first request, and the whole run at most. Nothing is asked.
+        """Return what answering `prompt` may cost: the first request, and the whole run at most. No model is asked.
+
+        Only a server of one's own is asked how much its model reads.
 
         Parameters
         ----------

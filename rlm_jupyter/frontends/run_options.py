@@ -183,7 +183,7 @@ OPTIONS = (
            "this machine", surfaces=_ALL - {"config"}, elsewhere=frozenset({"config"}), argument="kernel"),
     Option("kernel_token_env", "the variable of the environment that holds that server's token", str, "NAME",
            "JUPYTER_TOKEN", surfaces=_ALL - {"config"}, argument="token"),
-    Option("estimate", "say what it may cost, and ask nothing", bool, part="asking"),
+    Option("estimate", "say what it may cost, and ask no model", bool, part="asking"),
     Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", surfaces=_MAGIC | {"config"},
            elsewhere=frozenset({"cli", "fork"}), part="asking"),
     Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", surfaces=_MAGIC | {"%resume"},

@@ -47,6 +47,9 @@ class Abilities:
     """What people should know of who answers: another model than the one that was named."""
     prepare: Prepare | None = None
     """Sees to it that its server is there and ready, before a run."""
+    find_window: Callable[[float], bool] | None = None
+    """Asks a server of one's own for its window, where nobody has yet, and waits so many seconds for a page. Returns
+    whether `window` is known now; it raises nothing. `None`: it always is."""
 
 
 def abilities_of(model: object) -> Abilities:

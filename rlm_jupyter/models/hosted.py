@@ -115,11 +115,22 @@ class HostedModel(ABC):
     @property
     def window(self) -> int:
         """Tokens, input and output. One's own server is asked when the first lease begins."""
+        return self._known_window or DEFAULT_WINDOW
+
+    @property
+    def _known_window(self) -> int:
+        """As it was given, or somebody says; 0: nobody does."""
         if known := self._window or self._own.window:
             return known
         if self._listed_window is None:
-            self._listed_window = pricing.window(self.name) or DEFAULT_WINDOW
+            self._listed_window = pricing.window(self.name) or 0
         return self._listed_window
+
+    def find_window(self, seconds: float) -> bool:
+        """Ask a server of one's own for its window, if need be; return whether it is known."""
+        if not self._window:
+            self._own.look_now(seconds)
+        return bool(self._known_window)
 
     @property
     def slots(self) -> int | None:
@@ -308,6 +319,7 @@ class HostedModel(ABC):
             options=self.options,
             remark=self.remark,
             prepare=self.prepare,
+            find_window=self.find_window,
         )
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlm_jupyter.models import sdk_errors
 from rlm_jupyter.models.discovery import listed
 from rlm_jupyter.models.http import THREAD, FetchError
-from rlm_jupyter.models.servers import Served, Server, load, look
+from rlm_jupyter.models.servers import LOOK_SECONDS, Served, Server, load, look
 from rlm_jupyter.models.suggested import model_meant
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ModelError
@@ -60,8 +60,13 @@ class OwnServer:
     async def look(self) -> None:
         """Ask it once, where that was not done; what is wrong the request itself will say."""
         if self.endpoint.preset.local and not self._is_known:
+            await detached(self.look_now, THREAD)
+
+    def look_now(self, seconds: float = LOOK_SECONDS) -> None:
+        """Do as `look`, for who waits outside of an event loop; each page has to be there in so many seconds."""
+        if self.endpoint.preset.local and not self._is_known:
             with contextlib.suppress(FetchError):
-                self._take(await detached(lambda: look(self.endpoint), THREAD), check=False)
+                self._take(look(self.endpoint, seconds=seconds), check=False)
 
     async def meant(self) -> str | None:
         """Return the name of the model that was probably meant, of those that the server lists."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from rlm_jupyter.models import Model
+from rlm_jupyter.models.abilities import abilities_of
+from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.models.suggested import priced_model_meant
 from rlm_jupyter.record.catalog import list_runs
 from rlm_jupyter.record.store import folder_of
@@ -17,7 +19,7 @@ from rlm_jupyter.run.lifecycle import first_messages
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.suggestion import did_you_mean
-from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, estimate_tokens
+from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, DEFAULT_WINDOW, estimate_tokens
 from rlm_jupyter.types.values import ContextInfo, Usage
 
 _NEAREST = 5
@@ -27,8 +29,8 @@ _ALIKE = 4.0
 _ITERATIONS, _REPLY_TOKENS, _SHOWN_TOKENS = 5, 500, 1_000
 _SHORTER = 20
 """How many times shorter than what it reads a sub-call's reply is."""
-
-
+_LOOK_SECONDS = 1.0
+"""For a page of a server that says how much its model reads."""
 _BOUND = 4
 """How many times what a typical run costs is proposed as `max_cost`."""
 MAX_COST = "max_cost"
@@ -90,8 +92,9 @@ class Estimate:
 
 
 def estimate(settings: Settings, prompt: str, context: AnyContext) -> Estimate:
-    """Return what answering `prompt` may cost. Nothing is started or asked."""
+    """Return what answering `prompt` may cost. Nothing is started, and no model is asked."""
     limits, routing = settings.limits, settings.routing
+    unknown = _without_window(routing)
     model, sub_model = routing.model_for(0), routing.model_for(1)
     messages = first_messages(settings, context.info, prompt, Ledger(limits))
     first = sum(map(estimate_tokens, messages))
@@ -118,6 +121,10 @@ def estimate(settings: Settings, prompt: str, context: AnyContext) -> Estimate:
                 f"At most {limits.max_subcalls:,} sub-calls, each filling the {sub_model.window:,} tokens that "
                 f"{sub_model.name} reads; most runs use a small part of that."
             )
+    assumptions += [
+        f"That {name} reads {DEFAULT_WINDOW:,} tokens is assumed, for nobody says it: set window (--window) if need be."
+        for name in unknown
+    ]
     return Estimate(
         model=model.name,
         input_tokens=first,
@@ -130,6 +137,12 @@ def estimate(settings: Settings, prompt: str, context: AnyContext) -> Estimate:
         capped_by=capped_by,
         assumptions=tuple(assumptions),
     )
+
+
+def _without_window(routing: Routing) -> list[str]:
+    """Return the models of which nobody says how much they read; servers of one's own are asked."""
+    finds = {model.name: abilities_of(model).find_window for model in routing.models}
+    return [name for name, find in finds.items() if find is not None and not find(_LOOK_SECONDS)]
 
 
 def _typical(settings: Settings, context: ContextInfo, first: int) -> tuple[float | None, str]:

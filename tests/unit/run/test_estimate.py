@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Usage
+from tests.support.local_servers import LocalServer
 from tests.support.loopback import Loopback, Said
 
 MINE = "azure_openai/mine"
@@ -205,3 +208,35 @@ def test_what_is_asked_of_the_answer_is_counted() -> None:
     plain, typed = (RLM(mine()).estimate("Who?", "text", answer=answer) for answer in (None, dict[str, list[int]]))
     assert typed.input_tokens > plain.input_tokens
     assert RLM(mine()).estimate("Who?", "text", outputs=["a.csv"]).input_tokens > plain.input_tokens
+
+
+@pytest.mark.parametrize(("kind", "provider"), [("vllm", "vllm"), ("ollama", "ollama")])
+def test_a_server_of_ones_own_is_asked_for_its_window(kind: str, provider: str) -> None:
+    with LocalServer(kind=kind, models={"coder": 32_768}) as server:
+        rlm = RLM(f"{provider}/coder", base_url=server.openai_url)
+        said = str(rlm.estimate("Who?", "text"))
+        assert server.requests == []
+        asked = len(server.asked)
+        assert str(rlm.estimate("Who?", "text")) == said
+        assert len(server.asked) == asked
+    assert f"each filling the 32,768 tokens that {provider}/coder reads;" in said
+    assert "assumed, for nobody" not in said
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_window_that_nobody_says_is_assumed(is_silent: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        port = listens.getsockname()[1]
+        if not is_silent:
+            listens.close()
+        began = time.monotonic()
+        rlm = RLM("vllm/coder", base_url=f"http://127.0.0.1:{port}/v1")
+        said = str(rlm.estimate("Who?", "text"))
+        assert time.monotonic() - began < 4
+    assert (
+        "\n- That vllm/coder reads 128,000 tokens is assumed, for nobody says it: set window (--window) if need be."
+        in said
+    )
+    given = RLM("vllm/coder", base_url=f"http://127.0.0.1:{port}/v1", window=8_000)
+    assert "is assumed" not in str(given.estimate("Who?", "text"))
+    assert "is assumed" not in str(RLM("openai/gpt-5", api_key="k").estimate("Who?", "text"))
