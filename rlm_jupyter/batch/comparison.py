@@ -108,10 +108,11 @@ def compare(one: str | Path, other: str | Path) -> Comparison:
         if key in second
     ]
     if not pairs:
-        raise ConfigurationError(
-            f"{one} and {other} have no item in common. Name items by a column (--key): otherwise they are named after "
+        text = (
+            f"{one} and {other} have no item in common. Name items by a column ({{}}): otherwise they are named after "
             "all that was asked, and a batch with another prompt has other names."
         )
+        raise ConfigurationError(text.format("key=…"), command=text.format("--key"))
     return Comparison((str(one), str(other)), pairs, len(first.keys() ^ second.keys()))
 
 
@@ -119,9 +120,8 @@ def _scored(path: Path) -> dict[str, Mapping[str, Any]]:
     rows = [row for row in read_rows(path) if not isinstance(row, BadRow)]
     scored = {str(row["key"]): row for row in rows if "key" in row and _is_score(row.get("score"))}
     if not scored:
-        raise ConfigurationError(
-            f"{path} has no scores: give the same batch again with --expected, which asks no model again."
-        )
+        text = f"{path} has no scores: give the same batch again with {{}}, which asks no model again."
+        raise ConfigurationError(text.format("expected=…"), command=text.format("--expected"))
     return scored
 
 

@@ -9,6 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from types import FunctionType
 from typing import Any, TypeVar
 
 from rlm_jupyter.types.cell_traceback import shown_in_short
@@ -36,12 +37,24 @@ def names_keywords(
     def decorate(decorated: _Decorated) -> _Decorated:
         if not isinstance(decorated, type):
             return _checked(None, decorated, elsewhere or {}, groups)  # type: ignore[return-value]
+        _name_inherited(decorated)
         for name, function in inspect.getmembers(decorated, inspect.isfunction):
             if name == "__init__" or not name.startswith("_"):
                 setattr(decorated, name, _checked(decorated, function, elsewhere or {}, groups))
         return decorated
 
     return decorate
+
+
+def _name_inherited(cls: type[Any]) -> None:
+    """Name what a class inherits as its own: Python's errors say it so, and nobody knows the base by its name.
+
+    What several inherit of a private base keeps its name.
+    """
+    for name, member in inspect.getmembers(cls, inspect.isroutine):
+        function = getattr(member, "__func__", member)
+        if isinstance(function, FunctionType) and not (name.startswith("_") or function.__qualname__.startswith("_")):
+            function.__qualname__ = f"{cls.__name__}.{name}"
 
 
 def _checked(

@@ -80,6 +80,8 @@ def test_the_value_is_that_of_the_line(shell: InteractiveShell) -> None:
     [
         ("%llm_query", "What is the prompt"),
         ("%%llm_query -o x\n\n", "What is the prompt"),
+        ("%llm_query --base-url x who", "there is no --base-url. %llm_query takes -m MODEL and -o VARIABLE; %config"),
+        ("%llm_query -m", "-m needs a value. %llm_query takes"),
         ("%llm_query -o a-b who", "takes the name of a variable"),
         ("%llm_query -m mistake/x who", "No provider 'mistake'"),
         ("%llm_query -m anthropic/x who", "%rlm_key anthropic"),

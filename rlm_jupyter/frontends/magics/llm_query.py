@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,9 @@ from rlm_jupyter.run.ctrl_c import Wait
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.values import Message
+
+_WRONG_OPTION = re.compile(r"option (-\S+)")
+"""What getopt says."""
 
 
 @magics_class
@@ -50,9 +54,7 @@ class QuestionMagics(Magics):
         `{expression}` and `$name` are filled in by IPython. The reply is the value of the line, or goes into VARIABLE.
         What was spent is shown; max_cost, max_tokens and max_seconds of `%config RLMMagics` hold for each prompt.
         """
-        options, rest = self.parse_options(
-            line, "m:o:", "model=", "output=", posix=False, strict=False, preserve_non_opts=True
-        )
+        options, rest = self._parsed(line)
         prompt = rest.strip() if cell is None else f"{rest}\n{cell}".strip()
         if not prompt:
             raise UsageError("What is the prompt? %llm_query [-m MODEL] [-o VARIABLE] prompt")
@@ -68,6 +70,20 @@ class QuestionMagics(Magics):
         shell: Any = self.shell
         shell.push({output: reply})
         return None
+
+    def _parsed(self, line: str) -> tuple[Any, str]:
+        """Return the options, and the text after them."""
+        try:
+            return self.parse_options(
+                line, "m:o:", "model=", "output=", posix=False, strict=False, preserve_non_opts=True
+            )
+        except UsageError as error:
+            if (wrong := _WRONG_OPTION.search(str(error))) is None:
+                raise
+            said = f"{wrong[1]} needs a value" if "requires argument" in str(error) else f"there is no {wrong[1]}"
+            raise UsageError(
+                f"{said}. %llm_query takes -m MODEL and -o VARIABLE; %config RLMMagics sets the rest."
+            ) from None
 
     def _ask(self, prompt: str, model: str | None) -> str:
         name, configuration = self._configured.configuration(self._options_of([] if model is None else ["-m", model]))

@@ -76,16 +76,23 @@ def test_how_likely_it_is_by_chance(scores: list[tuple[float, float]], p: float)
     assert of(*scores).p == pytest.approx(p, rel=1e-4)
 
 
-def test_what_can_t_be_compared_is_one_line(tmp_path: Path) -> None:
+def test_what_can_t_be_compared_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scored = written(tmp_path / "scored.jsonl", {"1": 1.0})
     for other, said in [
         (written(tmp_path / "other.jsonl", {"2": 1.0}), "no item in common"),
-        (written(tmp_path / "unscored.jsonl", {"1": None}), "has no scores: give the same batch again with --expected"),
+        (
+            written(tmp_path / "unscored.jsonl", {"1": None}),
+            "has no scores: give the same batch again with expected=…, ",
+        ),
         (tmp_path / "missing.jsonl", "can't be read: No such file"),
         (tmp_path / "notes.txt", "its name ends in"),
     ]:
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(ConfigurationError, match=said) as error:
             compare(scored, other)
+        assert "--" not in str(error.value)
+        if (option := {"unscored": "--expected", "other": "--key"}.get(other.stem)) is not None:
+            assert main(["compare", str(scored), str(other)]) == 2
+            assert option in capsys.readouterr().err
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

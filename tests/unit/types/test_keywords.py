@@ -48,6 +48,29 @@ def test_where_none_comes_near_none_is_named() -> None:
         RLM_("extractive").completion("?", "text", zzzz=1)
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: RLM_("extractive").batch([], prompt="?"),
+            "RLM.batch() missing 1 required keyword-only argument: 'out'",
+        ),
+        (
+            lambda: RLM_("extractive").abatch([], out="x"),
+            "RLM.abatch() missing 1 required keyword-only argument: 'prompt'",
+        ),
+        (lambda: RLM_.resume(), "RLM.resume() missing 1 required positional argument: 'run'"),
+    ],
+)
+def test_what_is_missing_is_said_by_the_name_of_the_class(call: Callable[[], Any], said: str) -> None:
+    async def called() -> None:
+        await call()
+
+    with pytest.raises(TypeError) as error:
+        asyncio.run(called())
+    assert str(error.value) == said
+
+
 def test_what_is_decorated_looks_as_it_was_written() -> None:
     assert [*inspect.signature(RLM).parameters][:2] == ["model", "sub_model"]
     assert inspect.iscoroutinefunction(RLM.acompletion)
