@@ -24,6 +24,7 @@ from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.tool_calls import NOT_MADE, PERSON_REFUSED
 from rlm_jupyter.types.endings import SAYS_ITSELF, WORDS
 from rlm_jupyter.types.events import ConversationCompacted, Event, RunEnded, RunStarted
+from rlm_jupyter.types.sentence import sentence
 from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.tokens import fitting_chars
 from rlm_jupyter.types.values import ContextInfo, PackedContext, StopReason, Usage
@@ -194,7 +195,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     if remarks:
         # where a message is the reason itself, its first sentence is taken for it
         reason = message.rstrip(".") or _REASONS.get(ending.stop_reason, "")
-        message = ". ".join(filter(None, [reason, "; ".join(remarks)]))
+        message = " ".join(filter(None, [reason and sentence(reason), "; ".join(remarks)]))
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,

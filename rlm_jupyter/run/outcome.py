@@ -20,6 +20,7 @@ from rlm_jupyter.run.result import KeptKernel, Result, result_of
 from rlm_jupyter.types.endings import LIMITED_BY, RESUMABLE, raised_limit
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import RunStarted
+from rlm_jupyter.types.sentence import sentence
 from rlm_jupyter.types.values import PacksContext, StopReason
 
 
@@ -48,8 +49,8 @@ class Outcome:
         if trajectory is None or trajectory.ended is None:
             return  # it had not begun
         # the run's message begins with the error's own text
-        _, _, remarks = trajectory.ended.message.partition(f"{str(error).rstrip('.')}. ")
-        error.remarks = f"{remarks.rstrip('.')}." if remarks else ""
+        _, _, remarks = trajectory.ended.message.partition(f"{sentence(str(error))} ")
+        error.remarks = sentence(remarks) if remarks else ""
         error.result = self.result(trajectory)
         if self._path is not None:
             error.advice = saved_in(self._path)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlm_jupyter.types.sentence import sentence
+
 if TYPE_CHECKING:
     from rlm_jupyter.types.values import StopReason
 
@@ -84,11 +86,11 @@ def beside_headline(stop_reason: StopReason, message: str = "") -> str:
     """
     why, short = why_ended(stop_reason, message), in_short(stop_reason, message)
     if not why.lower().startswith(short.lower()):
-        return f"No answer: {why}."
+        return sentence(f"No answer: {why}")
     rest = why[len(short) :].strip(" .")
     if rest.startswith("(") and rest.endswith(")"):
         rest = rest[1:-1]
-    return f"No answer: {rest}." if rest else "No answer."
+    return sentence(f"No answer: {rest}") if rest else "No answer."
 
 
 def remark(stop_reason: StopReason, message: str = "") -> str:

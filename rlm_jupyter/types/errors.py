@@ -27,6 +27,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from rlm_jupyter.types.sentence import sentence
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -91,7 +93,7 @@ class RLMError(Exception):
 
     def _advising(self, text: str) -> str:
         said = " ".join(filter(None, (self.remarks, self.advice, self.resume)))
-        return f"{text.rstrip('.')}. {said}" if said else text
+        return f"{sentence(text)} {said}" if said else text
 
 
 class RunInterrupted(KeyboardInterrupt):

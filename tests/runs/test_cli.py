@@ -22,8 +22,9 @@ from rlm_jupyter.frontends.cli import progress, terminal
 from rlm_jupyter.frontends.cli.commands import COMMANDS
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.values import Usage
-from tests.support.loopback import Loopback
+from tests.support.loopback import Fault, Loopback
 from tests.support.pictures import png
 from tests.support.sample_run import ended, sample, started
 
@@ -264,6 +265,16 @@ def test_a_run_is_asked_nowhere_else_than_before(monkeypatch: pytest.MonkeyPatch
         done = cli("resume", "run.ipynb", "--max-iterations", "4", "--yes", *there)
         assert (done.out.strip(), done.code) == ("here", 0)
         assert other.requests == []
+
+
+def test_a_question_at_the_end_of_an_error_has_one_mark() -> None:
+    with Loopback([Fault.dropped("early")]) as server:
+        done = cli("run", "?", "-m", "vllm/root", "--base-url", server.openai_url)
+    assert done.code == 1
+    assert " broke off before its reply began. Is that the whole address?\n" in done.err
+    error = RLMError("It broke off. Is that its address?")
+    error.advice = "The run is saved."
+    assert str(error) == "It broke off. Is that its address? The run is saved."
 
 
 @pytest.mark.slow

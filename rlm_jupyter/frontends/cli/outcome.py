@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, INTERRUPTED, terminal
 from rlm_jupyter.types.endings import WORDS, why_ended
 from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
+from rlm_jupyter.types.sentence import sentence
 
 if TYPE_CHECKING:
     from rlm_jupyter.frontends.cli.progress import TerminalProgress
@@ -160,9 +161,9 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
     if result.stop_reason not in _AS_ASKED:
         terminal.say(terminal.one_line(_why(result, failure), 1_000))
     elif result.message:
-        terminal.say(f"{result.message.rstrip('.')}.")
+        terminal.say(sentence(result.message))
     if result.unsaved:
-        terminal.say(f"{result.unsaved.rstrip('.')}.")
+        terminal.say(sentence(result.unsaved))
     if not args.quiet:
         iterations, calls = len(result.trajectory.iterations), result.trajectory.subcalls
         facts = [terminal.count(iterations, "iteration")] if iterations else []
@@ -181,10 +182,10 @@ def _why(result: Result, failure: str = "") -> str:
     if result.stop_reason in LIMITED_BY:
         said = result.message.rstrip(".")
         said = f"A{said[1:]}" if said.startswith("a ") else said  # not the name of a file
-        more = f" {said}." if said else ""
+        more = f" {sentence(said)}" if said else ""
         then = "lets it try again" if result.stop_reason == "answer_invalid" else "raises it"
         return f"{have}: {WORDS[result.stop_reason]} ({raising_option(result)} {then}).{more}"
-    return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
+    return sentence(f"{have}: {why_ended(result.stop_reason, failure or result.message)}")
 
 
 def _print_json(

@@ -46,6 +46,7 @@ def test_the_limit_that_is_proposed_lets_the_next_request_be_sent(
         ("no_progress", "Nothing in the context matches. Try others.", "No answer: Try others."),
         ("no_progress", "", "No answer."),
         ("context_window", "x/y reads 10 tokens", "No answer: x/y reads 10 tokens."),
+        ("failed", "it broke off. Is that its address?", "No answer: it broke off. Is that its address?"),
         ("seconds", "", "No answer."),
         ("seconds", "while retrying, 2 tries so far: x", "No answer: while retrying, 2 tries so far: x."),
         ("failed", "broken", "No answer: broken."),
