@@ -33,9 +33,11 @@ async def fit(run: Run, *, summarizes: bool = True) -> list[Message]:
             break
     most = usable_tokens(run)
     if not _make_room(run, most):
+        is_first = not run.trajectory.iterations
+        advice = ": set window (--window) if it reads more, or name a model that does" if is_first else ""
         raise LimitReached(
             f"{run.model.name} reads {run.model.window:,} tokens, its reply included: {most:,} are left for messages, "
-            f"and about {tokens(run):,} are needed",
+            f"and about {tokens(run):,} are needed{advice}",
             stop_reason="context_window",
         )
     return run.requests.conversation.messages(run.trajectory)

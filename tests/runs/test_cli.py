@@ -267,6 +267,15 @@ def test_a_run_is_asked_nowhere_else_than_before(monkeypatch: pytest.MonkeyPatch
         assert other.requests == []
 
 
+def test_a_question_that_the_window_has_no_room_for_is_wrong_input() -> None:
+    with Loopback(["nothing"]) as server:
+        asked = ("run", "?", "-m", "vllm/root", "--base-url", server.openai_url)
+        done = cli(*asked, "--window", "100")
+        assert done.code == 2
+        assert "are needed: set window (--window) if it reads more, or name a model that does)." in done.err
+        assert server.requests == []
+
+
 def test_a_question_at_the_end_of_an_error_has_one_mark() -> None:
     with Loopback([Fault.dropped("early")]) as server:
         done = cli("run", "?", "-m", "vllm/root", "--base-url", server.openai_url)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.frontends.cli import ANSWERED, FAILED, INTERRUPTED, terminal
+from rlm_jupyter.frontends.cli import ANSWERED, FAILED, INTERRUPTED, MISUSED, terminal
 from rlm_jupyter.types.endings import WORDS, why_ended
 from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
 from rlm_jupyter.types.sentence import sentence
@@ -86,6 +86,8 @@ def answered(
             terminal.say(line)
     if outcome.interrupted:
         return INTERRUPTED
+    if result is not None and result.stop_reason == "context_window" and not result.usage.total_tokens:
+        return MISUSED  # the question alone is too long for the model, or its window is set wrong
     return ANSWERED if result is not None and _is_as_asked(result) else FAILED
 
 

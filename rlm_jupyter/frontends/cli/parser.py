@@ -15,7 +15,8 @@ exit codes:
   0    answered (for list, show, export, clean, mcp: done; for replay: the same came out; for doctor: all works)
   1    ended without an answer of the kind that was asked for, or failed; the best answer so far is printed, if there is
        one (replay: something else came out)
-  2    nothing was started or spent: wrong usage or configuration, no such run, or a model's own server is not there
+  2    nothing was asked or spent: wrong usage or configuration, a question that is too long for the model's window, no
+       such run, or a model's own server is not there
   130  interrupted; the best answer so far is printed likewise
 """
 _EXAMPLES = """\
