@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from rlm_jupyter.models.endpoint import find_endpoint
+from rlm_jupyter.models.endpoint import find_endpoint, without_login
 from rlm_jupyter.models.http import FetchError
 from rlm_jupyter.models.providers import PROVIDERS, Preset
 from rlm_jupyter.models.servers import Served, Server, look
@@ -105,5 +105,5 @@ def listed(models: Sequence[Served]) -> str:
 
 
 def _offered(there: Nearby, option: str) -> str:
-    address = urlsplit(there.url).netloc.rpartition("@")[2]
+    address = urlsplit(without_login(there.url)).netloc
     return f"{there.preset.title} at {address} serves {listed(there.server.models)}: {option} {there.names[0]}."

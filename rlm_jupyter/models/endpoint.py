@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 AZURE_VERSION_VARIABLES = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION")
 AZURE_VERSION = "2024-10-21"
 """Azure's newest version of this interface that is generally available; used when no variable names one."""
+_LOGIN = re.compile(r"(?<=://)[^/?#]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class Endpoint:
     preset: Preset
     model: str
     """As the provider names it."""
-    url: str
+    url: str = field(repr=False)
+    """With the name and the password in it, where a server asks for them."""
     key: str | None = field(default=None, repr=False)
     key_variable: str | None = None
     """The environment variable that the key was read from; `None` when it was handed over, or none is."""
@@ -43,6 +46,11 @@ class Endpoint:
     def name(self) -> str:
         """`provider/model`."""
         return f"{self.preset.provider}/{self.model}"
+
+    @property
+    def shown_url(self) -> str:
+        """The address as it may be printed."""
+        return without_login(self.url)
 
     @property
     def is_own(self) -> bool:
@@ -131,12 +139,16 @@ def _check_address(name: str, url: str) -> None:
         host, _ = parts.hostname, parts.port  # reading the port checks it
     except ValueError as error:
         raise ConfigurationError(
-            f"{name}: {quoted(url)} is no address ({error}): write one such as http://127.0.0.1:8080/v1."
+            f"{name}: {quoted(without_login(url))} is no address ({error}): write one such as http://127.0.0.1:8080/v1."
         ) from None
     if parts.scheme not in {"http", "https"} or not host:
-        raise ConfigurationError(f"{name}: the address {quoted(url)} must begin with http:// or https://.")
+        raise ConfigurationError(
+            f"{name}: the address {quoted(without_login(url))} must begin with http:// or https://."
+        )
     if not url.isprintable() or " " in parts.netloc:
-        raise ConfigurationError(f"{name}: the address {quoted(url)} holds characters that no address has (a space?).")
+        raise ConfigurationError(
+            f"{name}: the address {quoted(without_login(url))} holds characters that no address has (a space?)."
+        )
 
 
 def address(preset: Preset, base_url: str | None = None) -> str:
@@ -192,6 +204,11 @@ def _environment(variables: tuple[str, ...]) -> tuple[str | None, str]:
         if value := os.environ.get(variable, "").strip():
             return variable, value
     return None, ""
+
+
+def without_login(url: str) -> str:
+    """Return an address without the name and the password in it."""
+    return _LOGIN.sub("", url)
 
 
 def on_this_machine(url: str) -> bool:

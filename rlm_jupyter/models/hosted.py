@@ -88,7 +88,7 @@ class HostedModel(ABC):
         self._clients: Clients[Any] = Clients(self._open)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} at {self.endpoint.url}>"
+        return f"<{type(self).__name__} {self.name} at {self.endpoint.shown_url}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be pickled by name: whoever unpickles it takes the key from an environment of their own.

@@ -99,7 +99,7 @@ class OwnServer:
                     loading = loading or asyncio.create_task(self._load())
                 if not told:
                     told = True
-                    tell(f"{at.preset.title} at {at.url} loads {at.model}: waiting for it.")
+                    tell(f"{at.preset.title} at {at.shown_url} loads {at.model}: waiting for it.")
                 if await _stopped(stop, loading) or (until is not None and time.monotonic() > until):
                     break
         finally:
@@ -137,14 +137,16 @@ class OwnServer:
             return
         if at.preset.provider == "llamacpp":
             if len(models) == 1 and at.model != _ANY_NAME:
-                self.remark = f"{at.preset.title} at {at.url} serves {models[0].name}, which answers for {at.model!r}."
+                self.remark = (
+                    f"{at.preset.title} at {at.shown_url} serves {models[0].name}, which answers for {at.model!r}."
+                )
             return
         if not check:
             return
         pull = f" Get it: ollama pull {at.model}." if at.preset.provider == "ollama" else ""
         meant = did_you_mean(model_meant(at.name, [model.name for model in models]))
         raise ModelError(
-            f"{at.name}: {at.preset.title} at {at.url} serves {listed(models)}, not that model.{meant}{pull}"
+            f"{at.name}: {at.preset.title} at {at.shown_url} serves {listed(models)}, not that model.{meant}{pull}"
         )
 
     def compare(self, reply: Reply) -> None:
@@ -153,7 +155,7 @@ class OwnServer:
         if not at.preset.local or self.remark or self._is_known or at.model == _ANY_NAME or not reply.model:
             return  # what the server has listed was compared already
         if reply.model.removesuffix(":latest") != at.model.removesuffix(":latest"):
-            self.remark = f"{at.preset.title} at {at.url} answers for {at.model!r} with {reply.model}."
+            self.remark = f"{at.preset.title} at {at.shown_url} answers for {at.model!r} with {reply.model}."
 
 
 async def _stopped(stop: asyncio.Event, loading: asyncio.Task[None] | None) -> bool:

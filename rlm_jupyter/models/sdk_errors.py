@@ -138,12 +138,12 @@ def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError
     """Make the error for a reply whose stream ended before its end."""
     if after_text:
         return ModelUnavailableError(
-            f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.",
+            f"{endpoint.name}: {endpoint.shown_url} broke off in the middle of its reply.",
             retries=1,
             brief="the connection broke",
         )
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?",
+        f"{endpoint.name}: {endpoint.shown_url} broke off before its reply began. Is that the whole address?",
         retries=1,
         brief="the connection broke",
     )
@@ -153,7 +153,7 @@ def malformed(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
     """Describe a reply that can't be read: it breaks the protocol, or the SDK fails on it."""
     said = str(error) if isinstance(error, MalformedReply) else f"{type(error).__name__}: {_said(error)}"
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} sent what can't be read as a reply ({shortened(said, endpoint)}).",
+        f"{endpoint.name}: {endpoint.shown_url} sent what can't be read as a reply ({shortened(said, endpoint)}).",
         retries=_UNREADABLE_RETRIES,
         brief="its reply can't be read",
     )
@@ -162,13 +162,13 @@ def malformed(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
 def not_sent(error: Exception, endpoint: Endpoint) -> ModelError:
     """Describe a request that the SDK could not make."""
     said = shortened(f"{type(error).__name__}: {_said(error)}", endpoint)
-    return ModelError(f"{endpoint.name}: no request to {endpoint.url} could be made ({said}).")
+    return ModelError(f"{endpoint.name}: no request to {endpoint.shown_url} could be made ({said}).")
 
 
 def too_large(endpoint: Endpoint, problem: str) -> ModelUnavailableError:
     """Describe a reply that was cut off for its size."""
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} {problem}; the request was closed.",
+        f"{endpoint.name}: {endpoint.shown_url} {problem}; the request was closed.",
         retries=_UNREADABLE_RETRIES,
         brief="its reply was too large",
     )
@@ -177,7 +177,8 @@ def too_large(endpoint: Endpoint, problem: str) -> ModelUnavailableError:
 def silent(endpoint: Endpoint, seconds: float) -> ModelUnavailableError:
     """Return the error that nothing came for too long."""
     return ModelUnavailableError(
-        f"{endpoint.name}: nothing came from {endpoint.url} for {seconds:g} s (request_idle_seconds). Is it overloaded?"
+        f"{endpoint.name}: nothing came from {endpoint.shown_url} for {seconds:g} s (request_idle_seconds). "
+        "Is it overloaded?"
     )
 
 
@@ -185,7 +186,7 @@ def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
     """Return the error that nobody answers at an address of one's own."""
     why = f" ({said})" if said else ""
     return ModelUnavailableError(
-        f"{endpoint.name}: no connection to {endpoint.url}{why}. {how_to_start(endpoint.preset)}",
+        f"{endpoint.name}: no connection to {endpoint.shown_url}{why}. {how_to_start(endpoint.preset)}",
         retries=_LOCAL_RETRIES,
         brief="no connection",
     )
@@ -194,8 +195,8 @@ def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
 def still_loading(endpoint: Endpoint) -> ModelUnavailableError:
     """Make the error for a server that was not ready when the time was up."""
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} had not loaded its model when the time was up. Give it longer (max_seconds), "
-        "or load the model before."
+        f"{endpoint.name}: {endpoint.shown_url} had not loaded its model when the time was up. "
+        "Give it longer (max_seconds), or load the model before."
     )
 
 
@@ -208,12 +209,14 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
     name, title = endpoint.name, endpoint.preset.title
     if status in _REDIRECTS:
         return ModelError(
-            f"{name}: {endpoint.url} redirects ({status}) to {detail or 'nowhere'}. If you trust that address, "
+            f"{name}: {endpoint.shown_url} redirects ({status}) to {detail or 'nowhere'}. If you trust that address, "
             "pass it as base_url: a key is not sent on."
         )
     if status in {401, 403}:
         if endpoint.key is None:
-            text, elsewhere = with_advice(f"{name}: {endpoint.url} wants a key ({status}). ", endpoint.preset, ".")
+            text, elsewhere = with_advice(
+                f"{name}: {endpoint.shown_url} wants a key ({status}). ", endpoint.preset, "."
+            )
             refusal = ModelError(text, **elsewhere)
         else:
             source = endpoint.key_variable or "the api_key that was passed"
@@ -221,8 +224,8 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
         refusal.refuses_key = status == 401  # 403 may be about this one request: what is in it, or the model
         return refusal
     if status == 404:
-        return NotServedError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
-    return ModelError(f"{name}: {endpoint.url} refused the request{f' ({status})' if status else ''}. {detail}")
+        return NotServedError(f"{name}: {endpoint.shown_url} knows no such model or address (404). {detail}")
+    return ModelError(f"{name}: {endpoint.shown_url} refused the request{f' ({status})' if status else ''}. {detail}")
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
@@ -230,12 +233,14 @@ def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableErro
     retries = _retries(endpoint)
     if "Timeout" in type(error).__name__:
         return ModelUnavailableError(
-            f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}",
+            f"{endpoint.name}: no answer from {endpoint.shown_url} in time. {advice}",
             retries=retries,
             brief="no connection in time",
         )
     return ModelUnavailableError(
-        f"{endpoint.name}: no connection to {endpoint.url}. {advice}", retries=retries, brief="the connection broke"
+        f"{endpoint.name}: no connection to {endpoint.shown_url}. {advice}",
+        retries=retries,
+        brief="the connection broke",
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
-from urllib.parse import urlsplit
 
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models.abilities import abilities_of
+from rlm_jupyter.models.endpoint import without_login
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, SharedPolicy, TerminationPolicy
@@ -206,7 +206,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
         "sub_model_options": dict(settings.sub_model_options),
         "sandbox": {} if attached or settings.server is not None else sandbox.asked(),
         "session": settings.session,
-        "base_url": _without_password(str(address or "")),
+        "base_url": without_login(str(address or "")),
         "window": int(window or 0),
         "sub_models": [model.name for model in settings.routing.sub] if len(settings.routing.sub) > 1 else [],
         "prices": {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()},
@@ -217,11 +217,6 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
     if "compact_at" in found:
         found["compact_at"] = settings.compact_at or 0.0  # never; a name without a value would be the default
     return cast("RecordedOptions", as_far_as_given(options) | found)
-
-
-def _without_password(address: str) -> str:
-    parts = urlsplit(address)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def as_far_as_given(options: RecordedOptions) -> RecordedOptions:

@@ -90,9 +90,7 @@ def test_rows_without_a_run_and_runs_without_an_end_are_counted(batches: Path) -
     (Path("copy") / rows[1]["path"]).unlink()
     done = cli("export", "copy/results.jsonl", "--to", "sft")
     assert done.code == 0, done.err
-    assert done.err.endswith(
-        "Left out: 1, each of which has not ended.\nLeft out: 1, each of which has no run.\n"
-    )
+    assert done.err.endswith("Left out: 1, each of which has not ended.\nLeft out: 1, each of which has no run.\n")
     assert [line["answer"] for line in lines("results.sft.jsonl")] == ["THREE"]
     none = cli("export", "copy/results.jsonl", "--to", "atif", "--where", "key == 'n0'")
     assert (none.code, none.err) == (2, "jupyter rlm: None of the runs can be exported: 1 has not ended.\n")

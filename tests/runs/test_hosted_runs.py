@@ -13,10 +13,11 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.cli.main import main
 from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.outcome import how_to_resume
-from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
+from rlm_jupyter.types.errors import ModelError, ModelUnavailableError, RLMError
 from tests.support.loopback import Fault, Loopback, Said
 
 LOOK = "I look.\n```repl\nprint(context[:4])\n```"
@@ -118,6 +119,32 @@ def test_what_resumes_a_run_names_the_address_that_it_was_given(
         assert how_to_resume("cancelled", raised.value.result.path, None) == f"To resume it: jupyter rlm {command}"
         assert main([*shlex.split(command), "--yes", "-q"]) == 0
     assert capsys.readouterr().out == "some\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "says"),
+    [
+        ("ollama/any", "http://name:secret@127.0.0.1:9/v1", "no connection to http://127.0.0.1:9/v1"),
+        ("openai/any", "https://name:sec/ret@[::1/v1", "is no address"),
+        ("openai/any", "ftp://name:secret@host/v1", "the address 'ftp://host/v1' must begin with"),
+    ],
+)
+def test_no_message_has_the_password_of_an_address(
+    name: str, url: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with pytest.raises(RLMError) as raised:
+        RLM(name, base_url=url).completion("What?", "some text")
+    assert says in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_no_model_shows_the_password_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    model = load_model("openai/any", base_url="https://name:secret@host/v1")
+    assert isinstance(model, HostedModel)
+    assert repr(model) == "<OpenAIModel openai/any at https://host/v1>"
+    assert "secret" not in repr(model.endpoint)
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])

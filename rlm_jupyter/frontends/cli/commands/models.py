@@ -119,10 +119,10 @@ def _look(preset: Preset, base_url: str | None) -> _Found:
             why = f"wants another key ({error.status}): set {' or '.join(preset.key_variables)}"
         else:
             why = f"{error.status or 'no answer'}: {error.said}"
-        return _Found(preset, endpoint.url, None, why)
+        return _Found(preset, endpoint.shown_url, None, why)
     if not server.models:
-        return _Found(preset, endpoint.url, None, "lists no models")
-    return _Found(preset, endpoint.url, server)
+        return _Found(preset, endpoint.shown_url, None, "lists no models")
+    return _Found(preset, endpoint.shown_url, server)
 
 
 def _tell(found: _Found) -> None:
