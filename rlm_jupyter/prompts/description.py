@@ -17,7 +17,7 @@ from typing import Any
 
 from rlm_jupyter.parsing.file_signatures import identify
 from rlm_jupyter.prompts.images import images_among, measured
-from rlm_jupyter.prompts.structure import SAMPLED, keys_of, occurrences, structure
+from rlm_jupyter.prompts.structure import LEAST_ALIKE, SAMPLED, are_alike, keys_of, occurrences, structure
 from rlm_jupyter.types.images import measure, pixels
 
 Description = tuple[str, tuple[str, ...]]
@@ -26,8 +26,8 @@ Description = tuple[str, tuple[str, ...]]
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
 _MOST_NAME_CHARS = 80
-_LEAST_ALIKE, _MOST_ALIKE = 5, 2_000
-"""Dicts that are described as one, and looked at for that, evenly among all."""
+_MOST_ALIKE = 2_000
+"""Dicts that are looked at, evenly among all, before they are described as one."""
 _MOST_UNIFORM = 200
 """Values that are looked at where all are of one type and size; more are described one by one."""
 _AS_ROWS = '`rows = [{"key": key, **value} for key, value in context.items()]`'
@@ -127,10 +127,9 @@ def _alike(values: Collection[Any]) -> tuple[str, ...]:
     step = -(-len(values) // _MOST_ALIKE)
     looked_at = [*islice(values, 0, None, step)] if values else []
     sample = [value for value in looked_at if isinstance(value, dict) and value]
-    if len(sample) < max(len(looked_at), _LEAST_ALIKE):
+    if len(sample) < max(len(looked_at), LEAST_ALIKE):
         return ()
-    shared = frozenset[Any].intersection(*map(frozenset, sample))
-    if 2 * len(shared) < len(frozenset[Any].union(*map(frozenset, sample))):
+    if not are_alike(sample):
         return ()
     return f"Each value is a dict with the keys {keys_of(sample)}", *((SAMPLED,) if step > 1 else ())
 

@@ -26,7 +26,7 @@ _SAMPLE = 20_000
 _PIECE = 1 << 22
 _ROWS = 12_000
 """Items of a list that are looked at."""
-_LEAST_ALIKE = 5
+LEAST_ALIKE = 5
 """Objects that are described together."""
 _MOST_TYPES = 2
 
@@ -130,12 +130,12 @@ def _of_object(data: dict[str, Any]) -> tuple[str, str, bool]:
     """Return the same of an object: its keys, or what its values are where these are many and alike."""
     values = list(data.values())
     looked_at = _sample(values)
-    if len(values) >= _LEAST_ALIKE and _are_objects(values) and _are_alike(looked_at):
+    if len(values) >= LEAST_ALIKE and _are_objects(values) and are_alike(looked_at):
         what = f"an object with {len(values):,} keys, whose values are objects with the keys {keys_of(looked_at)}"
         return what, '\nrows = [{"key": key, **value} for key, value in data.items()]', len(values) > _ROWS
     if len(values) > MOST_NAMES and len(kinds := {type(value).__name__ for value in looked_at}) == 1:
         return f"an object with {len(values):,} keys, whose values are of type {kinds.pop()}", "", len(values) > _ROWS
-    lists = {key: value for key, value in data.items() if isinstance(value, list) and len(value) >= _LEAST_ALIKE}
+    lists = {key: value for key, value in data.items() if isinstance(value, list) and len(value) >= LEAST_ALIKE}
     what = f"an object with the keys {keys_of([data])}"
     if len(lists) == 1 and _are_objects(rows := next(iter(lists.values()))):
         [key] = lists
@@ -148,7 +148,7 @@ def _are_objects(items: Sequence[Any]) -> bool:
     return bool(items) and all(isinstance(item, dict) for item in items)
 
 
-def _are_alike(rows: Sequence[dict[str, Any]]) -> bool:
+def are_alike(rows: Sequence[dict[str, Any]]) -> bool:
     """Return whether at least half of the keys of some objects are in all of them."""
     keys = [frozenset(row) for row in rows]
     return 2 * len(frozenset.intersection(*keys)) >= max(1, len(frozenset.union(*keys)))

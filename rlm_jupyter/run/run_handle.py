@@ -124,9 +124,9 @@ class RunHandle:
 
 def _interrupted(result: Result) -> str:
     """Return what an interrupt says of a run that it has ended."""
-    has_answer = "without an answer" if result.answer is None else "with the best answer so far"
+    ending = "without an answer" if result.answer is None else "with the best answer so far"
     more = [] if result.path is None else [saved_in(result.path), how_to_resume("cancelled", result.path, result)]
-    return " ".join(filter(None, [f"the run was stopped, {has_answer}.", *more]))
+    return " ".join(filter(None, [f"the run was stopped, {ending}.", *more]))
 
 
 class StartsRun(Protocol):

@@ -18,7 +18,7 @@ _MOMENT = 0.5
 
 
 def patience(run: Run) -> float:
-    """Return how long a policy may take to begin and to end: no longer than the run has, and a moment."""
+    """Return how long that may take as a run begins and ends: no longer than the run has, and a moment."""
     left = run.ledger.deadline.left
     return PATIENCE if left is None else min(PATIENCE, max(left, _MOMENT))
 

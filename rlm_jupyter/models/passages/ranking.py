@@ -99,7 +99,8 @@ def rank(context: Any, question: str) -> Ranking:
     is_empty = context is None or (hasattr(context, "__len__") and len(context) == 0)
     words = {found[0]: word for word in re.findall(r"\w+", question.lower()) if (found := terms(word))}
     known = [term for term in wanted if term in words]
-    present, absent = ([words[term] for term in known if (term in counts) is there] for there in (True, False))
+    seen = {term for found in read for term in found}  # headings, too
+    present, absent = ([words[term] for term in known if (term in seen) is there] for there in (True, False))
     return Ranking(question, tuple(best), weights, is_empty, tuple(present), tuple(absent))
 
 

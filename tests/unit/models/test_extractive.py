@@ -150,6 +150,12 @@ async def test_it_says_which_words_of_a_question_are_not_there(question, says):
     assert says in reason
 
 
+async def test_a_word_that_only_a_heading_has_is_not_lacking():
+    text = "# Orders\n\n" + "\n".join(f"- {city} paid {n} for it" for n, city in enumerate(["Lima", "Rome"] * 30))
+    reason = await Session("Which orders and refunds are from Lima?", text).run()
+    assert "it lacks 'refunds', and has 'orders' and 'lima'" in reason
+
+
 async def test_failed_sub_calls_are_passed_over():
     class Failure:
         def __bool__(self):
