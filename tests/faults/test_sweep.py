@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,6 @@ import pytest
 from rlm_jupyter import RLM
 from rlm_jupyter.kernel import directory as place
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.forked_kernel import ForkedKernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates, are_possible
@@ -450,16 +449,20 @@ def test_what_a_kernel_that_is_ended_still_makes_goes_too(monkeypatch: pytest.Mo
 @pytest.mark.skipif(not are_possible(), reason="kernels can't be forked here")
 def test_a_kernel_makes_nothing_anew_where_its_directory_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where its start is cancelled: it goes on until its supervisor has heard of that."""
+    ask = Template._ask
 
-    async def hold(kernel: ForkedKernel, *_: object) -> None:
-        shutil.rmtree(kernel.directory.path)  # it is forked, and has made nothing yet
+    async def remove_and_ask(template: Template, message: bytes, fds: Callable[[int], list[int]]) -> None:
+        ipython = Path(json.loads(message)["environment"]["IPYTHONDIR"])
+        shutil.rmtree(ipython.parents[1])  # before it is forked: it may be faster than whoever removes this afterwards
+        await ask(template, message, fds)
 
-    monkeypatch.setattr(ForkedKernel, "hold", hold)
+    monkeypatch.setattr(Template, "_ask", remove_and_ask)
 
     async def start() -> Path:
         template = Template(Templates().environment(None, Path.cwd(), None, NO_SANDBOX))
         try:
             kernel = await template.fork()
+            assert not kernel.directory.path.exists()
             until = time.monotonic() + 30
             while kernel.process.exit_code() is None:  # it has no place for its sockets
                 assert time.monotonic() < until
