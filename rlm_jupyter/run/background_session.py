@@ -129,16 +129,20 @@ class BackgroundSession(Answers):
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
-        is_kept, on_event = self._is_kept, guarded(on_event)
+        is_kept, was_closed, on_event = self._is_kept, self.closed, guarded(on_event)
         self.expect(control)
         control.attach()  # it is heard while it waits for its turn, too
         try:
+            if was_closed:
+                raise ConfigurationError("The kernel of this run is closed.")
             # one kernel answers one prompt at a time; another waits for its turn
             if self._turn.locked():
                 on_event(RemarkMade("Waiting until its kernel is free", passes=True))
             if not await self._take_turn(control):
                 return self._stopped(prompt, on_event, control.why_stopped)
             try:
+                if self.closed:  # just as its turn came
+                    return self._stopped(prompt, on_event, control.why_stopped)
                 self.past.check_newest()
                 check_readable(self.past.context, self._settings.routing.root)
                 settings = self.past.limited(self._settings)
@@ -152,8 +156,6 @@ class BackgroundSession(Answers):
                     earlier=self.past.unkept,
                     beside=self._beside,
                 ) as outcome:
-                    if self.closed:
-                        raise ConfigurationError("The kernel of this run is closed.")
                     outcome.session_kernel = self if self._keep and is_kept else None
                     trajectory = await self._answer(prompt, settings, ledger, outcome.recorder, on_event, control)
             finally:
