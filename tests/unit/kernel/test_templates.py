@@ -683,8 +683,13 @@ def test_all_end_with_a_host_that_is_killed(sandbox: Sandbox) -> None:
     assert host.stdout is not None
     with host.stdout:
         places = [Path(path) for path in json.loads(host.stdout.readline())]
-        many = below(host.pid)
-        assert len([process for process in many if process.name() == "sleep"]) == 3
+        many, names, until = list[psutil.Process](), list[str](), time.monotonic() + _GONE_SECONDS
+        while names.count("sleep") != 3 and time.monotonic() < until:
+            time.sleep(0.05)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                many = below(host.pid)
+                names = [process.name() for process in many]
+        assert names.count("sleep") == 3
         host.kill()
         host.wait()
     _, alive = psutil.wait_procs(many, timeout=_GONE_SECONDS)
