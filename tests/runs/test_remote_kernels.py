@@ -146,7 +146,8 @@ async def test_a_subcall_takes_little_more_than_the_way(server: str) -> None:
             done = await kernel.execute(cell)
         finally:
             await kernel.close()
-    took = statistics.median(json.loads(done.outputs[0]["text"]))
+    # a quartile: a loaded machine is late with some
+    took = statistics.quantiles(json.loads(done.outputs[0]["text"]), n=4)[0]
     # 50 ms and 3 on a machine that does nothing else; a stall of Nagle's would be 40 more
     assert 0.05 < took < 0.085
 
