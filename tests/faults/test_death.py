@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits, Result, Tool
+from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -35,41 +36,39 @@ _SEEN_SECONDS = 1.0
 _ATTEMPTS = 3
 """At being as quick as that: a busy machine only ever adds."""
 IN_A_BATCH = """
-import threading, time
+import pathlib, threading, time
 def die():
-    time.sleep(0.5)
-    {}
+    while not pathlib.Path({path!r}).exists(): time.sleep(0.01)
+    {way}
 threading.Thread(target=die).start()
 llm_query_batched(['slow'] * 4 + ['quick'])
 """
 BETWEEN = """
-import threading, time
+import pathlib, threading, time
 def die():
-    time.sleep(0.2)
-    {}
+    while not pathlib.Path({path!r}).exists(): time.sleep(0.01)
+    {way}
 threading.Thread(target=die).start()
 """
 
 
 class Slow(ScriptedModel):
-    """Takes its time over what is marked so, and a moment over every reply but the first."""
-
-    pause = 0.0
+    """Takes its time over what is marked so."""
 
     def __init__(self, replies: Any, **options: Any) -> None:
         super().__init__(replies, sub=lambda prompt: f"about {prompt}", **options)
 
     async def complete(self, messages: Any, **options: Any) -> Any:
         reply = await super().complete(messages, **options)
-        if len(messages) > 1 and self.requests[1:]:
-            await asyncio.sleep(self.pause)
-        elif reply.text == "about slow":
+        if reply.text == "about slow":
             await asyncio.sleep(60)
         return reply
 
 
-async def run(*replies: str, told: Callable[[Event], None] | None = None, **options: Any) -> Result:
-    rlm = RLM(Slow(replies), limits=options.pop("limits", Limits()), save=False, **options)
+async def run(
+    *replies: str, told: Callable[[Event], None] | None = None, model: type[Slow] = Slow, **options: Any
+) -> Result:
+    rlm = RLM(model(replies), limits=options.pop("limits", Limits()), save=False, **options)
     return await rlm.acompletion("What?", "0123456789", on_event=told)
 
 
@@ -100,15 +99,17 @@ async def test_death_in_a_cell_is_seen_and_survived(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["exits", "is killed"])
-async def test_death_in_a_batch_cancels_its_calls_and_bills_each_once(way: str) -> None:
+async def test_death_in_a_batch_cancels_its_calls_and_bills_each_once(way: str, tmp_path: Path) -> None:
     settled: list[SubcallSettled] = []
+    first = tmp_path / "one is settled"
 
     def told(event: Event) -> None:
         if isinstance(event, SubcallSettled):
             settled.append(event)
+            first.touch()
 
     began = time.monotonic()
-    result = await run(FIRST, block(IN_A_BATCH.format(WAYS[way])), LAST, told=told)
+    result = await run(FIRST, block(IN_A_BATCH.format(path=str(first), way=WAYS[way])), LAST, told=told)
     assert (result.answer, result.stop_reason) == ("done", "answered")
     assert sorted(call.ordinal for call in settled) == [0, 1, 2, 3, 4]
     assert [call.ordinal for call in settled if not call.failed] == [4]
@@ -119,9 +120,27 @@ async def test_death_in_a_batch_cancels_its_calls_and_bills_each_once(way: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", one_in(2, ["is killed", "crashes in C"]))
-async def test_death_between_cells_is_noticed_by_the_next(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Slow, "pause", 2.0)  # a core may be dumped first
-    result = await run(FIRST, block(BETWEEN.format(WAYS[way])), LAST)
+async def test_death_between_cells_is_noticed_by_the_next(
+    way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, died = tmp_path / "the last reply is asked for", Connection.died
+    deaths: list[int | None] = []
+
+    def seen(self: Connection, code: int | None) -> None:
+        died(self, code)
+        deaths.append(code)
+
+    class Waiting(Slow):
+        async def complete(self, messages: Any, **options: Any) -> Any:
+            if len(self.requests) == 2:
+                asked.touch()
+                async with asyncio.timeout(60):  # a core may be dumped first
+                    while not deaths:
+                        await asyncio.sleep(0.01)
+            return await super().complete(messages, **options)
+
+    monkeypatch.setattr(Connection, "died", seen)
+    result = await run(FIRST, block(BETWEEN.format(path=str(asked), way=WAYS[way])), LAST, model=Waiting)
     assert (result.answer, result.stop_reason) == ("done", "answered")
     assert "The kernel died between two cells and was started again" in notices(result)
     assert [cell.status for i in result.trajectory.iterations for cell in i.cells] == ["ok", "ok", "ok"]
