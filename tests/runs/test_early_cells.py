@@ -19,9 +19,11 @@ from rlm_jupyter.record.notice import BROKEN_OFF
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import arriving
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.early_cell import EarlyCell
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import ModelError, ModelUnavailableError, UnusableReplyError
-from rlm_jupyter.types.events import CellProposed, Event, Record, ReplyStreamed, RunPaused
+from rlm_jupyter.types.events import CellProposed, Event, Record, ReplyStreamed, RunEnded, RunPaused, RunStarted
+from tests.support.pace import Pace
 from tests.support.streamed import Breaks, Streamed
 
 pytestmark = pytest.mark.slow
@@ -170,10 +172,16 @@ async def test_what_is_told_of_a_cell_comes_behind_its_reply(begun: list[str]) -
 async def test_a_cell_takes_no_time_of_its_own_while_the_model_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def seconds() -> float:
         model = Streamed([SLOW.format(seconds=1.5) + PROSE * 2, END], chars=8, seconds=1.5 / (len(PROSE) / 4))
-        result = await RLM(model, save=False).acompletion("How long?", CONTEXT)
-        assert result.answer == "1500"
-        return result.seconds
+        at: dict[type[Event], float] = {}  # without the kernel's start
 
+        def told(event: Event) -> None:
+            at[type(event)] = time.monotonic()
+
+        result = await RLM(model, save=False).acompletion("How long?", CONTEXT, on_event=told)
+        assert result.answer == "1500"
+        return at[RunEnded] - at[RunStarted]
+
+    await records_of([LOOK])  # what the first run alone has to do
     early = await seconds()
     in_order(monkeypatch)
     assert early < await seconds() - 1
@@ -222,18 +230,28 @@ async def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("way", ["stop", "cancel"])
 @pytest.mark.parametrize("seconds", [0, 30])
 async def test_a_run_is_stopped_while_the_model_writes_and_the_cell_runs(
-    way: str, seconds: int, begun: list[str], tmp_path: Path
+    way: str, seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    cells: list[EarlyCell] = []
+
+    class Seen(EarlyCell):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            cells.append(self)
+
+    def is_there() -> bool:
+        return any(cell._execution.done() if seconds == 0 else "begun" in str(cell._outputs) for cell in cells)
+
+    monkeypatch.setattr(arriving, "EarlyCell", Seen)
     control, path = Control(), tmp_path / "run.ipynb"
     model = Streamed([SLOW.format(seconds=seconds) + PROSE * 90, END], seconds=0.01)
     asking = RLM(model, save=path).acompletion("How long?", CONTEXT, control=control)
     running = asyncio.create_task(asking)
-    await until(lambda: bool(begun))
-    await asyncio.sleep(0.5)
-    stopped = time.monotonic()
+    await until(is_there)
+    pace = Pace()
     control.stop() if way == "stop" else running.cancel()
     await asyncio.wait([running])
-    assert time.monotonic() - stopped < 3
+    assert pace.within(3)
     trajectory = Trajectory.load(path)
     assert [type(record).__name__ for record in trajectory.records] == [
         "RunStarted",
