@@ -10,14 +10,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from ipykernel._version import version_info
 
 from rlm_jupyter import Sandbox
-from rlm_jupyter.kernel import directory, template_pool
+from rlm_jupyter.kernel import directory
 from rlm_jupyter.kernel import templates as templates_module
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
@@ -31,18 +30,10 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
     pytest.mark.skipif(version_info < (7, 4), reason="what is refused with this ipykernel"),
+    pytest.mark.usefixtures("pool"),
 ]
 
 _GONE_SECONDS = 20.0
-
-
-@pytest.fixture(autouse=True)
-def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
-    template_pool.current().close()  # those of other tests
-    made = template_pool.TemplatePool()
-    monkeypatch.setattr(template_pool, "_pool", made)
-    yield made
-    made.close()
 
 
 @pytest.fixture(params=["anew", "from a template"])
