@@ -11,17 +11,16 @@ import pytest
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
+from tests.support.forged import ANSWERED
 from tests.support.loopback import Loopback, Request
 from tests.support.pictures import chunk, claimed, images, jpeg, png
 
 pytestmark = pytest.mark.slow
 
-WIRE = (
-    "import time\n"
-    "wire = get_ipython().kernel.rlm_guest.wire\n"
+WIRE = ANSWERED + (
     "def send(parts, *buffers, kind='llm', **more):\n"
-    "    wire.send('rlm_call', {'id': 'forged', 'kind': kind, 'model': None, 'parts': parts} | more, list(buffers))\n"
-    "    time.sleep(0.5)\n"
+    "    g.wire.send('rlm_call', {'id': 'forged', 'kind': kind, 'model': None, 'parts': parts} | more, list(buffers))\n"
+    "    wait_for('forged')\n"
 )
 
 

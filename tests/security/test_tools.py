@@ -9,17 +9,18 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
+from tests.support.forged import ANSWERED
 
 pytestmark = pytest.mark.slow
 
-SETUP = (
-    "import os, threading, time\n"
-    "g = get_ipython().kernel.rlm_guest\n"
+SETUP = ANSWERED + (
+    "import os, threading\n"
     "ids = iter(range(10_000))\n"
-    "def send(text, name='look_up', *more, kind='tool', **content):\n"
+    "def send(text, name='look_up', *more, kind='tool', is_answered=True, **content):\n"
     "    texts = [one if isinstance(one, bytes) else one.encode() for one in (text, *more) if one is not None]\n"
-    "    g.wire.send('rlm_call', {'id': f'forged{next(ids)}', 'kind': kind, 'model': name, 'cell': ''} | content, texts)\n"
-    "    time.sleep(0.15)\n"
+    "    call = f'forged{next(ids)}'\n"
+    "    g.wire.send('rlm_call', {'id': call, 'kind': kind, 'model': name, 'cell': ''} | content, texts)\n"
+    "    wait_for(call) if is_answered else time.sleep(0.15)\n"
     "def tried(call):\n"
     "    try:\n        print('GOT', call())\n"
     "    except Exception as error:\n        print(type(error).__name__, error)\n"
@@ -50,7 +51,7 @@ ATTEMPTS: dict[str, tuple[str, str]] = {
     "arguments nested without end": ("send('look_up(' + '[' * 200_000 + ')')", "this is no call"),
     "a number without end": ("send('look_up(' + '9' * 100_000 + ')')", ""),
     "arguments without end": ("send('look_up(\"' + 'x' * 1_000_001 + '\")')", "1,000,000 are the most"),
-    "text that is none": ("send(b'look_up(\"\\xff\\xfe\")')", ""),
+    "text that is none": ("send(b'look_up(\"\\xff\\xfe\")', is_answered=False)", ""),
     "two texts": ("send('look_up(\"x\")', 'look_up', 'look_up(\"y\")')", ""),
     "no text": ("send(None)", ""),
     "an argument twice": ("send('look_up(\"x\", word=\"y\")')", "wrong arguments"),
@@ -97,7 +98,7 @@ ATTEMPTS: dict[str, tuple[str, str]] = {
     ),
     "one id for two calls": (
         "[g.wire.send('rlm_call', {'id': 'same', 'kind': 'tool', 'model': name, 'cell': ''}, [f'{name}(\"x\")'.encode()])\n"
-        " for name in ('erase', 'deeper', 'erase')]\ntime.sleep(0.3)",
+        " for name in ('erase', 'deeper', 'erase')]\nwait_for('same')",
         "there is no tool",
     ),
 }  # fmt: skip
@@ -174,7 +175,8 @@ def test_no_message_raises_how_often_tools_may_be_called() -> None:
     host = Host()
     source = SETUP + (
         "for i in range(30):\n    g.wire.send('rlm_call', {'id': f'f{i}', 'kind': 'tool', 'model': 'look_up', 'cell': '',\n"
-        "        'limits': {'max_tool_calls': 10**9}, 'max_tool_calls': 10**9}, [b'look_up(\"x\")'])\ntime.sleep(1)"
+        "        'limits': {'max_tool_calls': 10**9}, 'max_tool_calls': 10**9}, [b'look_up(\"x\")'])\n"
+        "wait_for(*[f'f{i}' for i in range(30)])"
     )
     result = attacked(host, source, "FINAL('done')", max_tool_calls=5)
     assert result.answer == "done"
