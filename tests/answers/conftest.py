@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -110,6 +111,7 @@ class Stage:
         late: Mapping[int, float] | None = None,
         price: float = 0.0,
         stop_when: Callable[[Event], bool] | None = None,
+        expires: tuple[Callable[[Event], bool], float] | None = None,
         **limits: Any,
     ) -> Played:
         """A whole run.
@@ -124,12 +126,15 @@ class Stage:
             US dollars per token.
         stop_when
             The run is told to stop at the first event of which this is true.
+        expires
+            The time is up so many seconds after the first event of which this is true, however late it comes.
         limits
             As for `Limits`.
         """
         script = ScriptedModel(replies, sub=sub, window=window)
         self._relay.late = late or {}
-        playing = self._play(script, price, stop_when, {"max_iterations": 8, "cell_seconds": 5.0, **limits})
+        given = {"max_iterations": 8, "cell_seconds": 5.0, **limits}
+        playing = self._play(script, price, stop_when, expires, given)
         return background.submit(playing).result(_PATIENCE)
 
     def close(self) -> None:
@@ -138,7 +143,12 @@ class Stage:
         self._session = None
 
     async def _play(
-        self, script: ScriptedModel, price: float, stop_when: Callable[[Event], bool] | None, limits: dict[str, Any]
+        self,
+        script: ScriptedModel,
+        price: float,
+        stop_when: Callable[[Event], bool] | None,
+        expires: tuple[Callable[[Event], bool], float] | None,
+        limits: dict[str, Any],
     ) -> Played:
         relay = self._relay
         relay.script, relay.price, relay.requests, relay.caps = script, price, [], []
@@ -149,11 +159,13 @@ class Stage:
         session.settings = settings
         session.history.cut(0)
         await self._clear(session)
-        control = Control()
+        control, began, due = Control(), time.monotonic(), [] if expires is None else [expires]
 
         def watch(event: Event) -> None:
             if stop_when is not None and stop_when(event):
                 control.stop()
+            if due and due[0][0](event):
+                control.raise_limit("max_seconds", time.monotonic() - began + due.pop()[1])
 
         trajectory = await session.answer("What is it?", emit=watch, control=control)
         return Played(result_of(trajectory), tuple(relay.requests), tuple(relay.caps))

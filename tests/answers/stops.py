@@ -37,6 +37,10 @@ def _is_at_work(event: Event) -> bool:
     return isinstance(event, OutputChanged) and "at work" in str(event.outputs)
 
 
+def _has_shown_one(event: Event) -> bool:
+    return isinstance(event, OutputsShown) and event.iteration == 1
+
+
 def _has_looked(event: Event) -> bool:
     return isinstance(event, OutputsShown) and event.iteration == 2
 
@@ -80,12 +84,19 @@ STOPS = (
         {"max_cost": 0.30, "max_output_tokens": 32_000, "price": _PRICE},
         forced=True,
     ),
-    Stop("seconds, in a cell", "seconds", _cell(after=SLEEP), {"max_seconds": 1.2}, forced=False, is_close=True),
+    Stop(
+        "seconds, in a cell",
+        "seconds",
+        _cell(after=SLEEP),
+        {"expires": (_has_shown_one, 3.0)},
+        forced=False,
+        is_close=True,
+    ),
     Stop(
         "seconds, while the model replies",
         "seconds",
         lambda source: [block(source), "too late"],
-        {"max_seconds": 0.8, "late": {3: 60.0}},
+        {"expires": (_has_looked, 2.0), "late": {3: 60.0}},
         forced=False,
     ),
     Stop(

@@ -12,7 +12,7 @@ from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models.scripted import Scripted, ScriptedModel
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
-from rlm_jupyter.types.events import Event, OutputChanged
+from rlm_jupyter.types.events import Event, OutputChanged, OutputsShown
 from rlm_jupyter.types.values import Message, Reply
 from tests.answers.conftest import Played, Stage
 from tests.answers.fates import DIE, SLEEP
@@ -165,7 +165,7 @@ def test_the_best_of_what_there_is_counts(stage: Stage, there: tuple[str, ...]) 
     ],
 )
 def test_what_a_draft_may_be(stage: Stage, source: str, answer: str, value: object) -> None:
-    played = stage.play([block("print('seen')", source), FORCED], max_iterations=1, cell_seconds=0.3, sub=str)
+    played = stage.play([block("print('seen')", source), FORCED], max_iterations=1, cell_seconds=1.0, sub=str)
     assert (played.answer, played.result.value, played.stop_reason) == (answer, value, "iterations")
 
 
@@ -216,8 +216,9 @@ def test_a_limit_that_leaves_room_for_no_request_gives_no_answer(
 
 def test_a_forced_call_ends_with_the_time(stage: Stage) -> None:
     started = time.monotonic()
-    played = stage.play([LOOK, "too late"], max_iterations=1, max_seconds=1.0, late={2: 60.0})
-    assert (played.answer, played.stop_reason) == (None, "iterations")
+    expires = (lambda event: isinstance(event, OutputsShown), 2.0)
+    played = stage.play([LOOK, "too late"], max_iterations=1, expires=expires, late={2: 60.0})
+    assert (played.answer, played.stop_reason, len(played.requests)) == (None, "iterations", 2)
     assert time.monotonic() - started < 30  # the reply would take a minute
 
 
