@@ -74,8 +74,8 @@ FATES = (
     Fate("fails after", after="1/0", status="error"),
     Fate("exits before", before="raise SystemExit(3)", status="error", told="SystemExit"),
     Fate("exits after", after="raise SystemExit(3)", status="error"),
-    Fate("times out before", before=SLEEP, status="interrupted", told="took too long", cell_seconds=0.05),
-    Fate("times out after", after=SLEEP, status="interrupted", cell_seconds=0.3),
+    Fate("times out before", before=SLEEP, status="interrupted", told="took too long", cell_seconds=1.0),
+    Fate("times out after", after=SLEEP, status="interrupted", cell_seconds=1.0),
     Fate("dies before", before=DIE, status="died", told="The kernel died"),
     Fate("dies after", after=DIE, status="died"),
 )

@@ -71,14 +71,14 @@ def test_a_new_prompt_begins_anew(cells: Cells) -> None:
 
 def test_an_answer_outlives_the_cells_after_it(cells: Cells) -> None:
     seen = cells.run(
-        "it = ['a']\nFINAL(it)", "it.append('b'); del FINAL", "1/0", "import time; time.sleep(5)", cell_seconds=0.3
+        "it = ['a']\nFINAL(it)", "it.append('b'); del FINAL", "1/0", "import time; time.sleep(60)", cell_seconds=1.0
     )
     assert [run.status for run in seen.runs] == ["ok", "ok", "error", "interrupted"]
     assert seen.answer == '["a"]'
 
 
 def test_an_answer_stands_in_a_cell_that_is_interrupted(cells: Cells) -> None:
-    seen = cells.run("FINAL('a')\nwhile True: pass", cell_seconds=0.3)
+    seen = cells.run("FINAL('a')\nwhile True: pass", cell_seconds=1.0)
     assert (seen.runs[0].status, seen.answer) == ("interrupted", "a")
 
 

@@ -154,5 +154,5 @@ def test_an_unreadable_answer_is_told_and_asked_for_again(stage: Stage) -> None:
 
 
 def test_a_cell_that_timed_out_leaves_its_variables_to_a_forced_reply(stage: Stage) -> None:
-    played = stage.play([block("x = 'so far'", SLEEP), "FINAL_VAR(x)"], max_iterations=1, cell_seconds=0.3)
+    played = stage.play([block("x = 'so far'", SLEEP), "FINAL_VAR(x)"], max_iterations=1, cell_seconds=1.0)
     assert (played.answer, played.stop_reason) == ("so far", "iterations")

@@ -210,8 +210,8 @@ def test_a_printed_name_has_no_variable_read(bench: Bench, cell: str) -> None:
 
 
 def test_a_printed_name_costs_no_kernel(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.kernel.LOOK_SECONDS", 1.0)
-    slow = "import time\nclass Slow:\n    def __str__(self): time.sleep(5); return ''\nslow = Slow()\nprint(document)"
+    monkeypatch.setattr("rlm_jupyter.kernel.kernel.LOOK_SECONDS", 5.0)
+    slow = "import time\nclass Slow:\n    def __str__(self): time.sleep(60); return ''\nslow = Slow()\nprint(document)"
     replies = [block(slow), END]
     seen = bench.run(replies, "FINAL_VAR(slow)", save=False)
     unmoved(seen, replies)

@@ -102,7 +102,7 @@ def test_blocks_after_the_answer_are_not_run(stage: Stage, way: Way, after: str)
 @pytest.mark.parametrize("fate", NOT_OK, ids=lambda fate: fate.id.removesuffix(" before"))
 def test_an_answer_in_prose_does_not_count_when_a_block_did_not_succeed(stage: Stage, fate: Fate, prose: str) -> None:
     reply = fence("x = 'half done'", fate.before) + f"\n{prose}"
-    played = stage.play([LOOK, reply, GO_ON], cell_seconds=max(fate.cell_seconds, 0.3))
+    played = stage.play([LOOK, reply, GO_ON], cell_seconds=fate.cell_seconds)
     assert played.statuses(1) == (fate.status,)
     answered(played, NEXT, 3)
     assert fate.told in played.told
@@ -111,7 +111,7 @@ def test_an_answer_in_prose_does_not_count_when_a_block_did_not_succeed(stage: S
 @pytest.mark.parametrize("fate", [FATES[0], *NOT_OK], ids=lambda fate: fate.id.removesuffix(" before"))
 def test_an_expression_in_prose_is_a_cell_like_any(stage: Stage, fate: Fate) -> None:
     define = block("def made():", *(f"    {line}" for line in fate.before.splitlines()), "    return 'made'")
-    played = stage.play([define, "FINAL_VAR(made())", GO_ON], cell_seconds=max(fate.cell_seconds, 0.3))
+    played = stage.play([define, "FINAL_VAR(made())", GO_ON], cell_seconds=fate.cell_seconds)
     assert played.statuses(1) == (fate.status,)
     answered(played, *(("made", 2) if fate.status == "ok" else (NEXT, 3)))
 
@@ -140,7 +140,7 @@ def test_history_is_there_from_the_first_prompt_on(stage: Stage) -> None:
 @pytest.mark.slow
 def test_an_answer_outlives_a_cell_that_hears_no_interrupt(stage: Stage) -> None:
     deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
-    played = stage.play([LOOK, block("FINAL(context[:4])", deaf), GO_ON], cell_seconds=0.5)
+    played = stage.play([LOOK, block("FINAL(context[:4])", deaf), GO_ON], cell_seconds=1.0)
     answered(played, "some", 2)
 
 

@@ -151,7 +151,7 @@ def test_what_libraries_were_told_stays_as_it_was(cells: Cells) -> None:
 @pytest.mark.parametrize("waits", ["pass", "import time; time.sleep(0.05)"])
 def test_a_text_that_never_ends_is_bounded_by_the_cell(cells: Cells, waits: str) -> None:
     source = f"class C:\n    def __str__(self):\n        while True: {waits}\nFINAL(C())"
-    seen = cells.run(source, "left = 1", cell_seconds=0.4)
+    seen = cells.run(source, "left = 1", cell_seconds=1.0)
     assert [run.status for run in seen.runs] == ["interrupted", "ok"]
     assert seen.answer is None
     assert cells.run("FINAL('next')").answer == "next"
