@@ -38,12 +38,15 @@ async def test_writes_are_rare_and_the_last_state_is_written(tmp_path, monkeypat
 
     monkeypatch.setattr(atomic, "replace", counted)
     writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.2)
-    records, began = list(long_run(40, 1000)), time.monotonic()
-    for record in records:
+    records, began = [], time.monotonic()
+    for record in long_run(5000, 1000):
+        if len(writes) >= 3 or time.monotonic() - began > 30:
+            break
+        records.append(record)
         writer.update(record)
         writer.maybe_write()
         await asyncio.sleep(0.005)
-    assert 2 <= len(writes) <= 2 + (time.monotonic() - began) / 0.2
+    assert 3 <= len(writes) <= 2 + (time.monotonic() - began) / 0.2
     assert min(b - a for a, b in itertools.pairwise(writes)) >= 0.2
     await writer.close()
     assert read(writer.path) == records
@@ -75,14 +78,18 @@ async def test_a_slow_disk_is_written_to_less_often(tmp_path, monkeypatch) -> No
 
     monkeypatch.setattr(atomic, "replace", slow)
     writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.01)
+    began = time.monotonic()
     writer.update(started())
     for i in range(100):
         writer.update(reply(i + 1, FIRST))
         writer.maybe_write()
         await asyncio.sleep(0.005)
-    assert len(writes) == 1
+    # with a rest of a second; without one it would be ten times as many
+    count = len(writes)
+    assert 1 <= count <= 1 + (time.monotonic() - began)
+    writer.update(reply(101, FIRST))
     await writer.close()
-    assert len(writes) == 2
+    assert count < len(writes) <= count + 2  # another may just have begun
 
 
 async def test_a_full_disk_is_logged_during_the_run_and_raised_at_its_end(tmp_path, caplog) -> None:
@@ -90,8 +97,9 @@ async def test_a_full_disk_is_logged_during_the_run_and_raised_at_its_end(tmp_pa
     writer = NotebookWriter(tmp_path / "file" / "run.ipynb", interval=0.01)
     writer.update(started())
     writer.maybe_write()
-    await asyncio.sleep(0.1)
-    assert "behind its run" in caplog.text
+    async with asyncio.timeout(30):
+        while "behind its run" not in caplog.text:
+            await asyncio.sleep(0.01)
     with pytest.raises(RecordError, match="can't be written"):
         await writer.close()
 
