@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
 
 from tests.support.loopback import Fault, Loopback, Request, Said, Scripted
+
+
+@contextmanager
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens; its port is held, so that no other program gets it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
 class LocalServer(Loopback):
@@ -25,7 +35,8 @@ class LocalServer(Loopback):
     slots
         What llama.cpp serves at once.
     loading
-        Seconds from its start on in which llama.cpp answers 503; Ollama and LM Studio load for so long when asked to.
+        Seconds in which llama.cpp answers 503, from the first request on; Ollama and LM Studio load for so long when
+        asked to.
     thinks
         Seconds before the first word of a reply.
     sees
@@ -56,10 +67,9 @@ class LocalServer(Loopback):
         self.asked: list[str] = []
         """Pages that were asked for, in order."""
         self.loaded: set[str] = set() if loading else set(self.models)
-        self._ready_at = 0.0
+        self._ready_at: float | None = None
 
     def routes(self, app: web.Application) -> None:
-        self._ready_at = asyncio.get_running_loop().time() + (self.loading if self.kind == "llamacpp" else 0.0)
         pages = {
             "llamacpp": {"/v1/models": self._openai, "/props": self._props},
             "vllm": {"/v1/models": self._openai},
@@ -72,14 +82,16 @@ class LocalServer(Loopback):
             app.router.add_post("/api/show", self._show)
             app.router.add_post("/api/generate", self._load)
 
-    @property
-    def is_loading(self) -> bool:
-        return self._loop.time() < self._ready_at
+    def _still_loads(self) -> bool:
+        now = self._loop.time()
+        if self._ready_at is None:
+            self._ready_at = now + self.loading
+        return now < self._ready_at
 
     async def reply_to(self, request: Request) -> Said | Fault:
         await asyncio.sleep(self.thinks)
         name = str(request.body["model"])
-        if self.kind == "llamacpp" and self.is_loading:
+        if self.kind == "llamacpp" and self._still_loads():
             return _LOADING
         if self.kind == "lmstudio" and name not in self.loaded:
             await asyncio.sleep(self.loading)
@@ -90,7 +102,7 @@ class LocalServer(Loopback):
 
     async def _openai(self, http: web.Request) -> web.Response:
         self.asked.append(http.path)
-        if self.kind == "llamacpp" and self.is_loading:
+        if self.kind == "llamacpp" and self._still_loads():
             assert _LOADING.body is not None
             return web.json_response(_LOADING.body, status=503)
         told = "max_model_len" if self.kind == "vllm" else "n_ctx"

@@ -19,7 +19,7 @@ from rlm_jupyter.models.priced import PricedModel
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
 from rlm_jupyter.types.values import Message, Usage
-from tests.support.local_servers import LocalServer
+from tests.support.local_servers import LocalServer, nobody
 from tests.support.loopback import Fault, Loopback
 
 ASK = [Message("user", "What is it?")]
@@ -31,12 +31,11 @@ def finding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Servers are looked for, but at addresses only that a test names."""
     monkeypatch.setenv("RLM_FIND_SERVERS", "1")
     monkeypatch.setattr(nearby, "LOOK_SECONDS", 10.0)  # on a busy machine even this one is slow to answer
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        nobody = taken.getsockname()[1]
-    for kind in KINDS:
-        monkeypatch.setenv(f"{kind.upper()}_BASE_URL", f"http://127.0.0.1:{nobody}/v1")
     monkeypatch.setattr(nearby, "_known", (float("-inf"), []))
-    yield
+    with nobody() as url:
+        for kind in KINDS:
+            monkeypatch.setenv(f"{kind.upper()}_BASE_URL", f"{url}/v1")
+        yield
     nearby._known = (float("-inf"), [])
 
 
@@ -120,12 +119,12 @@ def test_addresses_are_taken_as_people_write_them(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_is_not_there_is_named_with_its_address_and_how_to_start_it(kind: str) -> None:
-    with LocalServer(kind=kind) as server:
-        url = server.openai_url
-    model = load_model(f"{kind}/coder", base_url=url)
-    assert isinstance(model, HostedModel)
-    with pytest.raises(ModelUnavailableError) as caught:
-        await prepared(model)
+    with nobody() as place:
+        url = f"{place}/v1"
+        model = load_model(f"{kind}/coder", base_url=url)
+        assert isinstance(model, HostedModel)
+        with pytest.raises(ModelUnavailableError) as caught:
+            await prepared(model)
     assert url in str(caught.value)
     assert model.endpoint.preset.start in str(caught.value)
 
@@ -279,7 +278,8 @@ def test_what_is_served_is_listed(
         out, err = capsys.readouterr()
         assert out.splitlines() == ["ollama/qwen3:8b  4,096 tokens", "ollama/nomic     2,048 tokens, embeddings only"]
         assert err == f"Ollama at {server.openai_url}:\n"
-    assert listed("ollama", server.url) == 1
+    with nobody() as url:
+        assert listed("ollama", url) == 1
     assert "not running. Start it (ollama serve)" in capsys.readouterr().err
     with LocalServer(models={"models/gpt-9": 1234}) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
