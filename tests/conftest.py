@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.examples import ALL, some
 
@@ -29,7 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
     expression = config.option.markexpr
     if not expression or "soak" in expression.replace("not soak", ""):
         os.environ[ALL] = "1"
-    settings.register_profile("rlm", max_examples=some(200))
+    # a busy machine may take any time for an example, and for drawing it
+    settings.register_profile(
+        "rlm", max_examples=some(200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("rlm")
 
 
