@@ -264,7 +264,10 @@ def test_while_the_run_goes_on_it_waits_for_a_pause(notebook: Notebook, model: M
         time.sleep(0.1)
     assert shown.value == "41"
     # it is resumed while a person's cell runs: the model's next cell comes after that
-    notebook.run("import threading\nthreading.Timer(0.5, rlm_result.control.resume).start()")
+    notebook.run(
+        "import threading\ndef resume():\n    while rlm_result._running.session._hand is None: time.sleep(0.05)\n"
+        "    rlm_result.control.resume()\nthreading.Thread(target=resume, daemon=True).start()"
+    )
     notebook.run("time.sleep(1.5)\nx += 1", cell_id=cell_id)
     answer = notebook.run("rlm_result.result(60).answer if hasattr(rlm_result, 'result') else rlm_result.answer")
     assert answer.value == "'42'"
