@@ -59,7 +59,7 @@ async def test_a_reply_is_streamed_piece_by_piece(wire):
 
 async def test_text_is_handed_on_while_the_rest_is_still_to_come(wire):
     moments = []
-    with Loopback([Said("slow but steady", delay=0.1)]) as server:
+    with Loopback([Said("slow but steady", delay=0.5)]) as server:
         await connect(wire, server).complete(
             ASK, max_output_tokens=9, on_text=lambda _: moments.append(time.monotonic())
         )
@@ -322,7 +322,7 @@ async def test_cancelling_closes_the_stream(wire):
 
 async def test_many_requests_share_one_client_and_run_together(wire, monkeypatch):
     opened = []
-    with Loopback([Said("x", delay=0.1)]) as server:
+    with Loopback([Said("x", delay=0.5)]) as server:
         model = connect(wire, server)
         make = model._client
 
