@@ -121,6 +121,12 @@ def _full_windowing(window: Window) -> Iterator[None]:
 
 Open = Callable[..., NotebookPage]
 
+FIRST = """%load_ext rlm_jupyter
+from rlm_jupyter.frontends.live import comm
+comm._NEW_PAGE_SECONDS = comm._KNOWN_PAGE_SECONDS = 30.0
+del comm"""
+"""On a busy machine a page takes long to say that its buttons work; no test here wants to be asked otherwise."""
+
 
 @pytest.fixture
 def opened(lab: Lab, window: Window, request: pytest.FixtureRequest) -> Iterator[Open]:
@@ -128,7 +134,7 @@ def opened(lab: Lab, window: Window, request: pytest.FixtureRequest) -> Iterator
     pages: list[NotebookPage] = []
 
     def open_notebook(*sources: str, path: Path | None = None) -> NotebookPage:
-        where = path or lab.write(f"{request.node.name}.ipynb", ["%load_ext rlm_jupyter", *sources])
+        where = path or lab.write(f"{request.node.name}.ipynb", [FIRST, *sources])
         page = NotebookPage(window, where)
         pages[:] = [page]
         page.open()
