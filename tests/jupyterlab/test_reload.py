@@ -45,7 +45,7 @@ def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens
     page.open(busy=True)
     # nothing is said by the run now: the page has asked, and the kernel, which is busy, has heard it
     page.until(lambda: "A cell runs · iteration 2 / 5" in bar.inner_text(), "what the run is at")
-    assert not page.page.locator(".rlm-under-way:visible").count()
+    page.until(lambda: not page.page.locator(".rlm-under-way:visible").count(), "that no line says so once more")
     assert int(clock.inner_text().removesuffix(" s")) >= 4  # the run's time, not the page's
     assert page.cell(page.live("code")[1]["id"]).locator(".jp-InputPrompt").inner_text() == "[*]:"
     page.picture("reloaded", 500)

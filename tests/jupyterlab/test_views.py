@@ -129,10 +129,12 @@ def test_two_cells_that_ask_have_cells_of_their_own(opened: Open, model: Waiting
             cell.setSource(cell.getSource().replace('--rerun', `--rerun --background -o ${cell.getId().replace('-', '_')}`)); }"""
     )
     model.play([LOOK, AGAIN, FINAL, FINAL])
+    asked = len(model.requests)
     page.run("user-2")
     page.run("user-3")
     page.until(lambda: views(page)[0]["bars"] == ["writing", "writing"], "two runs at a time")
-    model.let(2)  # each waits for one
+    page.until(lambda: len(model.requests) == asked + 2, "that each waits for a reply")
+    model.let(2)
     page.until(lambda: roles(page, "user-2") == roles(page, "user-3") == ["prose", "code"], "cells of both")
     model.let(2)
     page.until(lambda: len(page.live("answer")) == 2, "both answers")
@@ -157,7 +159,7 @@ def test_cells_out_of_view_are_whole(opened: Open, model: Waiting) -> None:
     page.run("user-2")
     page.until(lambda: page.live("code") and page.live("code")[0]["metadata"]["rlm"].get("count"), "an executed cell")
     page.page.evaluate("window.jupyterapp.shell.currentWidget.content.scrollToItem(95, 'end')")
-    expect(page.cell("user-97")).to_be_in_viewport()
+    expect(page.cell("user-97")).to_be_in_viewport(timeout=30_000)
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
     model.let(2)
     page.until(
@@ -172,7 +174,7 @@ def test_cells_out_of_view_are_whole(opened: Open, model: Waiting) -> None:
         page.page.evaluate("at => window.jupyterapp.shell.currentWidget.content.scrollToItem(at, 'center')", place)
         shown = page.cell(cell["id"])
         what = texts(cell).strip().splitlines()[-1] if cell["cell_type"] == "code" else cell["source"].split("\n")[0]
-        expect(shown).to_contain_text(what)
+        expect(shown).to_contain_text(what, timeout=30_000)
     model.let()
     page.until(lambda: page.live("answer"), "the answer")
     assert bar.count() <= 1
@@ -282,7 +284,7 @@ def test_a_notebook_that_is_closed_and_opened_again_finds_its_run(opened: Open, 
     page.until(lambda: "tick 3" in texts(page.live("code")[0]), "a growing output")
     os.kill(kernel, signal.SIGKILL)
     page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='cut']").count(), "the run is cut off")
-    assert [cell["metadata"]["rlm"]["status"] for cell in page.live()] == ["ok", "died"]
+    page.until(lambda: [cell["metadata"]["rlm"]["status"] for cell in page.live()] == ["ok", "died"], "no cell runs")
     page.page.get_by_role("dialog").get_by_role("button").last.click()
     status = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status"
     page.until(lambda: page.page.evaluate(status) == "idle", "another kernel")
