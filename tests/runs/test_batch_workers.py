@@ -148,8 +148,10 @@ def test_a_share_that_is_too_small_grows(processes: ProcessPoolExecutor) -> None
 def test_when_the_batch_is_over_its_workers_stop_and_what_they_did_is_resumed(
     processes: ProcessPoolExecutor,
 ) -> None:
+    with server_of(UPPER) as server:
+        ask(server, processes, WORDS[:2], out="before.jsonl")  # else its time goes for the start of the workers
     with Loopback([_slow_second]) as server:
-        result = ask(server, processes, WORDS[:2], batch_max_seconds=6.0)
+        result = ask(server, processes, WORDS[:2], batch_max_seconds=15.0)
         assert "time of the batch is up" in result.stopped
         assert result.rows == []
     journals = [*Path("results.jsonl.batch").glob("*.rlm/journal.jsonl")]

@@ -223,7 +223,7 @@ def test_the_time_of_the_batch_ends_it_and_the_runs_are_resumed() -> None:
                 await asyncio.sleep(60)
             return await held[0].complete(messages, **options)
 
-    result = ask(Waits(slow), batch_max_seconds=5)
+    result = ask(Waits(slow), batch_max_seconds=15)
     assert result.rows == []
     assert "the time of the batch is up" in result.stopped
     again = ScriptedModel(["```repl\nFINAL(word)\n```"] * 3)
@@ -241,7 +241,7 @@ def test_an_item_whose_context_was_not_kept_before_its_host_was_killed_is_begun_
             return await self.model.complete(messages, **options)
 
     word = [{"id": "1", "word": "one"}]
-    assert ask(Waits(stopped), word, batch_max_seconds=5).rows == []
+    assert ask(Waits(stopped), word, batch_max_seconds=15).rows == []
     [kept] = [each for each in Path("results.jsonl.batch").glob("*.rlm/objects/*") if each.read_bytes() == b"one"]
     for notebook in Path("results.jsonl.batch").glob("*.ipynb"):
         notebook.unlink()  # a small one is there, too
