@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from tests.runs.test_tool_approval import Person
 from tests.runs.test_tools import answered, printed
 from tests.runs.test_typed_answers import block
 from tests.runs.test_typed_answers import in_folder as in_folder
+from tests.support.ports import port_of
 
 pytestmark = pytest.mark.slow
 
@@ -37,19 +37,14 @@ USES = "found = things.search_things('a', limit=3)\nprint(found)"
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = [sys.executable, "-m", "tests.support.mcp_server", "http", str(port)]
+    arguments = [sys.executable, "-m", "tests.support.mcp_server", "http", "0"]
     with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
-        process.kill()
+        try:
+            port = port_of(process)
+            assert port is not None, "the server has ended"
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
 
 
 def servers() -> list[psutil.Process]:

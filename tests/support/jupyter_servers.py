@@ -9,21 +9,22 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.ports import port_of
+
 TOKEN = "a-token-of-the-tests"
+_ATTEMPTS = 3
+"""A `jupyter_server` chooses its port before it takes it, and ends where another has taken it meanwhile."""
 
 
 @contextlib.contextmanager
 def serving(folder: Path, module: str = "jupyter_server", *options: str) -> Iterator[str]:
     """Start a `jupyter_server` or a `kernel_gateway`, and yield its address."""
-    port = free_port()
     own = {
         "jupyter_server": [
-            f"--ServerApp.port={port}",
-            "--ServerApp.port_retries=0",
+            "--ServerApp.port=0",
             f"--IdentityProvider.token={TOKEN}",
             f"--ServerApp.root_dir={folder}",
             "--ServerApp.jpserver_extensions={}",
@@ -31,33 +32,22 @@ def serving(folder: Path, module: str = "jupyter_server", *options: str) -> Iter
             "--allow-root",
         ],
         "kernel_gateway": [
-            f"--KernelGatewayApp.port={port}",
-            "--KernelGatewayApp.port_retries=0",
+            "--KernelGatewayApp.port=0",
             f"--KernelGatewayApp.auth_token={TOKEN}",
         ],
     }[module]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", module, *own, *options], stdout=log, stderr=log, cwd=folder)
-    try:
-        until = time.monotonic() + 60
-        while time.monotonic() < until and process.poll() is None:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            time.sleep(0.1)
-        else:
-            raise AssertionError((folder / "server.log").read_text())
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    command = [sys.executable, "-m", module, *own, *options]
+    for _ in range(_ATTEMPTS):
+        with (folder / "server.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        try:
+            if (port := port_of(process)) is not None:
+                yield f"http://127.0.0.1:{port}"
+                return
+        finally:
+            process.terminate()
+            process.wait(30)
+    raise AssertionError((folder / "server.log").read_text())
 
 
 class Proxy:
@@ -77,8 +67,8 @@ class Proxy:
         self._port = int(url.rpartition(":")[2])
         self._delay, self._cuts, self._random = delay, cuts, random.Random(seed)
         self._channels: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.cut_so_far = 0
         self.is_down = False
         """Refuse whoever connects."""
@@ -110,7 +100,7 @@ class Proxy:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", self.port))
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, sock=self._socket))
         if self._cuts is not None:
             self._loop.create_task(self._keep_cutting(self._cuts))
         self._ready.set()
