@@ -315,14 +315,21 @@ async def test_the_bill_counts_what_was_stopped() -> None:
     assert result.usage == result.trajectory.usage
 
 
-async def test_a_sub_call_that_outlives_its_cell_fails_instead_of_waiting() -> None:
+async def test_a_sub_call_that_outlives_its_cell_fails_instead_of_waiting(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+
     class Slow(ScriptedModel):
         async def complete(self, messages: Any, **options: Any) -> Any:
             if len(messages) == 1:
+                asked.touch()
                 await asyncio.sleep(30)
             return await super().complete(messages, **options)
 
-    start = "from concurrent.futures import ThreadPoolExecutor\nf = ThreadPoolExecutor(1).submit(llm_query, 'x')\nimport time; time.sleep(0.3)"
+    start = (
+        "import os, time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "f = ThreadPoolExecutor(1).submit(llm_query, 'x')\n"
+        f"while not os.path.exists({str(asked)!r}): time.sleep(0.01)"
+    )
     look = "try:\n    f.result()\nexcept SubcallError as error:\n    FINAL(str(error))"
     result = await RLM(Slow([block(start), block(look)])).acompletion("What?", "text")
     assert result.answer == "its cell had ended before it was answered"

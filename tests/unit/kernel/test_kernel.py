@@ -135,11 +135,11 @@ async def test_a_cell_deaf_to_interrupts_loses_its_kernel(kernel: Kernel) -> Non
 
 async def test_the_time_of_a_cell_does_not_count_waiting_for_subcalls(kernel: Kernel, answerer: Answerer) -> None:
     async def slow(call: Any) -> list[Any]:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.0)
         return ["late"]
 
     kernel._subcalls._answer = slow
-    run = await kernel.execute("llm_query('x')", cell_seconds=0.5)
+    run = await kernel.execute("llm_query('x')", cell_seconds=1.5)
     assert (run.status, text_of(run)) == ("ok", "'late'")
     began = time.monotonic()
     run = await kernel.execute("llm_query('x')", left=lambda: 0.5 - (time.monotonic() - began))
@@ -225,11 +225,12 @@ async def test_death_is_seen_at_once_and_survived(kernel: Kernel, source: str, h
 
 
 async def test_death_with_calls_in_flight_cancels_them(kernel: Kernel, answerer: Answerer) -> None:
-    source = (
-        "import threading, os, time\nthreading.Thread(target=llm_query, args=['wait']).start()\n"
-        "time.sleep(0.3)\nos._exit(1)"
-    )
-    assert (await kernel.execute(source)).status == "died"
+    running = asyncio.create_task(kernel.execute("llm_query('wait')"))
+    while not answerer.calls:
+        await asyncio.sleep(0.01)
+    assert kernel.pid is not None
+    psutil.Process(kernel.pid).kill()
+    assert (await running).status == "died"
     assert answerer.cancelled == 1
 
 
@@ -416,7 +417,7 @@ async def test_a_signals_handler_may_print_amid_prints_and_a_processs_output(ker
         "alarm = signal.setitimer(signal.ITIMER_REAL, 0.003)\n"
         "while len(calls) < 40: print('y')\n"
         "alarm, killed = signal.setitimer(signal.ITIMER_REAL, 0), noisy.kill()",
-        cell_seconds=8.0,
+        cell_seconds=60.0,
     )
     assert run.status == "ok"
     assert text_of(run).count("!") >= 40
