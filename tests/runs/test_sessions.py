@@ -604,12 +604,12 @@ def test_a_session_that_is_dropped_ends_its_kernel_without_a_word(caplog: pytest
         rlm = RLM(ScriptedModel([block("FINAL(1)")] * 2), sandbox="none", warm=False)
         assert rlm.session("banana").ask("One?").value == 1
         assert rlm.completion("One?", "banana", keep_kernel=True).value == 1
-        assert set(psutil.Process().children(recursive=True)) > before
+        assert set(psutil.Process().children(recursive=True)) - before
 
     ask_and_drop()
     gc.collect()
     until = time.monotonic() + 20
-    while set(psutil.Process().children(recursive=True)) > before:
+    while set(psutil.Process().children(recursive=True)) - before:
         assert time.monotonic() < until
         time.sleep(0.05)
     gc.collect()  # a task that failed says so when it goes
