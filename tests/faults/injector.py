@@ -166,6 +166,7 @@ def _open_files() -> list[str]:
 @contextmanager
 def watched() -> Iterator[Watch]:
     """Kernels that are started meanwhile can be found; the path of their directories is short enough for sockets."""
+    template_pool.current().close()  # a kernel that waits may be on its way, and would have its directory there
     kept = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="f", dir="/tmp") as places:
         mark = Path(places).name

@@ -16,7 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits, Result, Sandbox
 from rlm_jupyter.frontends.cli.parser import parsed
-from rlm_jupyter.kernel import supervisor
+from rlm_jupyter.kernel import supervisor, template_pool
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.run.context import Context
@@ -65,7 +65,8 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
     if kind == "bwrap":
         need_bwrap()
     templates, answerer = Templates(are_used=is_forked), Answerer()
-    before = set(psutil.Process().children(recursive=True))  # templates that other tests have left for runs to come
+    template_pool.current().close()  # a kernel that waits for the next run may be on its way
+    before = set(psutil.Process().children(recursive=True))
     kernel = await Kernel.start(answerer, sandbox=Sandbox(kind), templates=templates, insurance=True)
     try:
         await kernel.set_context(Context("0123456789"))

@@ -19,6 +19,7 @@ import pytest
 
 from rlm_jupyter import RLM
 from rlm_jupyter.kernel import directory as place
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
 from rlm_jupyter.kernel.template import Template
@@ -151,6 +152,7 @@ def uid() -> int:
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where kernels have their directories."""
+    template_pool.current().close()  # a kernel that waits may be on its way, and would have its directory there
     base = Path(tempfile.mkdtemp(prefix="s", dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(base))
     monkeypatch.setenv("TMPDIR", str(base))

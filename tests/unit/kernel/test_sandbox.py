@@ -391,6 +391,7 @@ async def test_a_start_in_which_every_task_is_cancelled_leaves_nothing(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As happens when an interpreter exits."""
+    template_pool.current().close()  # a kernel that waits may be on its way
     places: list[KernelDirectory] = []
 
     class Noted(KernelDirectory):
