@@ -227,8 +227,9 @@ async def test_a_fork_is_interrupted_and_limited_like_any_kernel(sandbox: Sandbo
     [
         ("import threading; go = threading.Event(); t = threading.Thread(target=go.wait, name='mine'); t.start()",
          "it runs a thread (mine)", "go.set(); t.join()"),
-        ("import _thread; lock = _thread.allocate_lock(); lock.acquire(); _thread.start_new_thread(lock.acquire, ())",
-         "a library runs threads (", "lock.release(); __import__('time').sleep(0.2)"),
+        ("import _thread, os; lock = _thread.allocate_lock(); lock.acquire(); others = {*os.listdir('/proc/self/task')}\n"
+         "_thread.start_new_thread(lock.acquire, ()); mine = {*os.listdir('/proc/self/task')} - others",
+         "a library runs threads (", "lock.release()\nwhile mine & {*os.listdir('/proc/self/task')}: pass"),
         ("import subprocess; p = subprocess.Popen(['sleep', '60'])", "it has started a process that runs (sleep)",
          "p.kill(); p.wait()"),
         ("import socket; s = socket.create_server(('127.0.0.1', 0))", "it has a socket (AF_INET, at ('127.0.0.1', ",
@@ -257,11 +258,12 @@ async def test_what_a_fork_would_lack_is_named_and_nothing_else_happens(obstacle
 
 async def test_no_fork_while_a_cell_runs_or_after_the_end() -> None:
     async with started(Sandbox("none")) as kernel:
-        running = asyncio.create_task(kernel.execute("import time; time.sleep(1)"))
+        running = asyncio.create_task(kernel.execute("import time; time.sleep(60)"))
         await asyncio.sleep(0.3)
         with pytest.raises(ForkRefusedError, match="a cell is running"):
             await kernel.fork(Answerer())
-        await running
+        await kernel.interrupt()
+        assert (await running).status == "interrupted"
         await kernel.execute("import os; os._exit(1)")
         with pytest.raises(KernelDiedError):
             await kernel.fork(Answerer())

@@ -159,13 +159,13 @@ async def test_one_whose_folder_is_another_by_now_is_not_taken(tmp_path: Path) -
 async def test_one_that_nobody_takes_ends_and_one_that_is_taken_does_not(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 2)
+    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 5)
     async with run(sandbox):
         pass
     process = await one()
     async with run(sandbox) as kernel:
         assert kernel.pid == process.pid
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(6)
         assert text_of(await kernel.execute("1 + 1")) == "2"
     process = await one()
     assert not psutil.wait_procs([process], timeout=_SECONDS)[1]
@@ -174,7 +174,7 @@ async def test_one_that_nobody_takes_ends_and_one_that_is_taken_does_not(
 
 
 async def test_one_that_has_ended_makes_room_for_another(monkeypatch: pytest.MonkeyPatch, pool: TemplatePool) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 1)
+    monkeypatch.setattr("rlm_jupyter.kernel.template.IDLE_SECONDS", 5)
     chosen = Templates()
     wanted = chosen.environment(None, Path.cwd(), None, Sandbox("none"))
     chosen.warm(wanted)

@@ -628,12 +628,12 @@ def test_one_that_has_a_kernel_inside_a_sandbox_lasts_as_long_as_a_run_has_that(
     with ours, theirs:
         fd = theirs.fileno()
         command = [sys.executable, "-c", code, str(fd)]
+        socket.send_fds(ours, [request_sent], [fd])
+        if said is not None:
+            ours.send(said)  # it would have to come within 0.3 s of the request
         with subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            socket.send_fds(ours, [request_sent], [fd])
             assert process.stdout.readline() == "asked\n"
-            if said is not None:
-                ours.send(said)
             if not stays:
                 assert process.wait(10) == 0
                 return
