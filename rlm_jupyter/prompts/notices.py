@@ -98,6 +98,7 @@ LAST_REPLY = (
     "plain text, without code."
 )
 EDITED = "The user edited this cell before it ran. This ran:\n{source}"
+EMPTIED = "The user took all code out of this cell: nothing was executed."
 REFUSED = "The user refused this cell; it was not run.{message}"
 UNDONE = (
     "The user undid your last cell (iteration {iteration}, block {block}): the kernel is as it was before it. "

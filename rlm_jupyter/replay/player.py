@@ -100,6 +100,8 @@ class Player:
             self._apply(self.recording.rest())
             self.run.event_log.add(record)
             return
+        if self._held is not None and record in self._held[0]:
+            return  # such as that a person edited the cell: it is entered with that
         matched = self.recording.match(record)
         if not matched and isinstance(record, NoticeGiven) and self.recording.options.only:
             self.recording.note(self.run.iteration, None, f"The run says what it had not said: {record.text}")

@@ -67,7 +67,7 @@ class Reexecution:
                 recording.passed_over.append(cell.iteration)
             return ""
         recording.calls.begin(position)
-        again = await run.kernel.execute(cell.executed or cell.source, cell_seconds=run.limits.cell_seconds)
+        again = await run.kernel.execute(cell.code, cell_seconds=run.limits.cell_seconds)
         run.subcalls.cut = 0
         differs = difference(recorded, again, f"iteration {cell.iteration}, cell {cell.block + 1}")
         if differs:

@@ -100,14 +100,17 @@ class Approvals:
         if proposed.no_undo:
             self._show(f"The cell before it can't be undone: {proposed.no_undo}.\n")
         can_undo = proposed.undoes is not None
-        said = self._ask(_ABOUT_CELL.format(undo=_UNDO if can_undo else "")).strip()
-        while not can_undo and said.lower() in {"u", "undo"}:  # a word of ours, and no message to the model
-            said = self._ask("No cell before it can be undone. " + _ABOUT_CELL.format(undo="")).strip()
+        question = _ABOUT_CELL.format(undo=_UNDO if can_undo else "")
+        said = self._ask(question).strip()
+        # a word of ours is no message to the model, and no code runs because somebody only pressed Enter
+        while not said or (not can_undo and said.lower() in {"u", "undo"}):
+            problem = "No cell before it can be undone." if said else "Nothing was typed."
+            said = self._ask(f"{problem} {question}").strip()
         cell = (proposed.iteration, proposed.block)
         match said.lower():
             case "u" | "undo":
                 control.undo(cell=cell)
-            case "y" | "yes" | "":
+            case "y" | "yes":
                 control.approve(cell=cell)
             case "a" | "all":
                 control.approving = False

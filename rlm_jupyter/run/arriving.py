@@ -31,7 +31,7 @@ def listener(run: Run) -> Callable[[str], bool]:
             source = parsing.parse(reading.opening).blocks[0]
             if may_begin(run, source):
                 executed = mended(run, source)
-                execute = partial(cells.in_kernel, run, executed or source)
+                execute = partial(cells.in_kernel, run, source if executed is None else executed)
                 run.cell_state.early = EarlyCell(reading.opening, source, executed, execute)
         return is_over
 

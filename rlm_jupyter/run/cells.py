@@ -63,7 +63,8 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     begun = time.monotonic() if early is None else early.begun
     cell = CellRun("interrupted")
     try:
-        cell = await (in_kernel(run, executed or source, changed) if early is None else early.take_over(changed))
+        code = source if executed is None else executed
+        cell = await (in_kernel(run, code, changed) if early is None else early.take_over(changed))
     except BaseException:
         cell = replace(cell, seconds=time.monotonic() - begun)
         raise

@@ -159,7 +159,7 @@ async def _cell(run: Run, source: str) -> _Ran:
         return _refused(run, source, decision)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
-        run.notice(notices.EDITED.format(source=ran), "edited")
+        run.notice(notices.EDITED.format(source=ran) if ran.strip() else notices.EMPTIED, "edited")
     cell, inspection = await cells.execute(run, source, executed)
     ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it

@@ -69,7 +69,7 @@ def moment(records: Sequence[Record]) -> CellPosition | None:
             cells.append(record)
         elif isinstance(record, NoticeGiven) and record.undoes:
             cells = [cell for cell in cells if (cell.iteration, cell.block) != record.undoes]
-    while cells and cells[-1].status == "ok" and parsing.only_final(cells[-1].executed or cells[-1].source):
+    while cells and cells[-1].status == "ok" and parsing.only_final(cells[-1].code):
         cells.pop()
     return (cells[-1].iteration, cells[-1].block) if cells else None
 

@@ -174,11 +174,16 @@ class CellFinished:
     source: str
     """As the model wrote it."""
     executed: str | None
-    """What was executed, where that differs from `source`."""
+    """What was executed, where that differs from `source`; it may be empty."""
     status: CellStatus
     outputs: tuple[Output, ...]
     execution_count: int | None
     seconds: float
+
+    @property
+    def code(self) -> str:
+        """What was executed."""
+        return self.source if self.executed is None else self.executed
 
 
 NoticeKind = Literal[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from rlm_jupyter.parsing.source import only_constant_final, tree
-from rlm_jupyter.record.iteration import Cell, Iteration
+from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.record.trajectory import Trajectory
 
 _DONE = {"ok", "error"}
@@ -27,7 +27,7 @@ def iterations_behind(trajectory: Trajectory) -> list[int]:
         return []
     last = next((one for one in iterations if one.index == ended.iteration), iterations[-1])
     before = [one for one in iterations if one.index < last.index]
-    sources = [_source(cell) for cell in last.cells if cell.status in _DONE]
+    sources = [cell.code for cell in last.cells if cell.status in _DONE]
     if not sources or any(only_constant_final(source) for source in sources[-1:]):
         return [*_showing(before, ended.answer), last.index]
     return [*_making(before, sources), last.index]
@@ -48,15 +48,11 @@ def _making(before: list[Iteration], sources: list[str]) -> list[int]:
     found = []
     for one in reversed(before):
         for cell in reversed(one.cells):
-            source = _source(cell)
+            source = cell.code
             if cell.status in _DONE and _made(source) & used:
                 used |= _used(source)
                 found.append(one.index)
     return sorted(set(found))
-
-
-def _source(cell: Cell) -> str:
-    return cell.source if cell.executed is None else cell.executed
 
 
 def _used(source: str) -> set[str]:

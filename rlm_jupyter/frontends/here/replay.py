@@ -85,7 +85,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
                     calls.begin((iteration.index, cell.block))
                     put_out.empty()
                     count = shell.execution_count
-                    succeeded = await guest.execute("replay", cell.executed or cell.source)
+                    succeeded = await guest.execute("replay", cell.code)
                     now = CellRun("ok" if succeeded else "error", put_out.cell.snapshot(), count, 0.0)
                     replayed.cells += 1
                     replayed.runs[iteration.index, cell.block] = now

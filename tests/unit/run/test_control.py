@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +39,9 @@ class Person:
         assert self._running is not None
         self._act(event, self._running.control)
 
-    def watch(self, replies: list[Any], *, approve: bool = False, **limits: Any) -> Result:
+    def watch(self, replies: list[Any], *, approve: bool = False, save: Path | bool = False, **limits: Any) -> Result:
         model = ScriptedModel(replies)
-        rlm = RLM(model, save=False, limits=Limits(**limits))
+        rlm = RLM(model, save=save, limits=Limits(**limits))
         self._running = rlm.start("What?", "a text", on_event=self, approve=approve)
         self._ready.set()
         return self._running.result(60)
@@ -80,6 +81,23 @@ def test_a_cell_runs_as_a_person_edited_it_and_the_record_keeps_both() -> None:
     cell = result.trajectory.iterations[0].cells[0]
     assert (cell.source, cell.executed) == ("x = 'mine'", "x = 'edited'")
     assert "edited this cell before it ran. This ran:\nx = 'edited'" in told(result)
+
+
+def test_a_cell_that_a_person_emptied_executes_nothing_and_is_not_executed_later(tmp_path: Path) -> None:
+    def act(event: Event, control: Control) -> None:
+        if isinstance(event, CellProposed):
+            control.approve("" if event.source == "x = 'mine'" else None)
+
+    notebook = tmp_path / "run.ipynb"
+    replies = [block("x = 'mine'"), block("FINAL('x' in globals())")]
+    result = Person(act).watch(replies, approve=True, save=notebook)
+    assert result.answer == "False"
+    cell = result.trajectory.iterations[0].cells[0]
+    assert (cell.executed, cell.code, cell.status) == ("", "", "ok")
+    assert "took all code out of this cell: nothing was executed" in told(result)
+    replayed = RLM.replay(notebook)
+    assert replayed.cells == 2
+    assert replayed.same
 
 
 def test_a_refused_cell_does_not_run_nor_what_stands_after_it_and_the_model_hears_why() -> None:
@@ -180,7 +198,7 @@ def put(said: str, event: CellProposed | None = None, *, elsewhere: bool = False
 
 @pytest.mark.parametrize(
     ("said", "decided"),
-    [("y", ["True"]), ("", ["True"]), ("N", ["False"]), ("a", ["True"]), ("use the index", ["False use the index"])],
+    [("y", ["True"]), ("N", ["False"]), ("a", ["True"]), ("use the index", ["False use the index"])],
 )
 def test_what_is_typed_decides(said: str, decided: list[str]) -> None:
     decisions, control = put(said)
@@ -188,28 +206,36 @@ def test_what_is_typed_decides(said: str, decided: list[str]) -> None:
     assert control.approving is (said != "a")
 
 
+def put_until_decided(said: list[str], event: CellProposed) -> tuple[list[str], list[str], list[Decision]]:
+    """Return what was asked and shown, and what was decided."""
+    asks: list[str] = []
+    shows: list[str] = []
+    control = Control(approving=True)
+    decisions: list[Decision] = []
+    control._waiting = decisions
+    control._proposed = (2, 0)
+
+    def ask(text: str) -> str:
+        asks.append(text)
+        return said.pop(0)
+
+    approvals = Approvals(ask, shows.append)
+    approvals(event)
+    approvals.put(control)
+    return asks, shows, decisions
+
+
+def test_no_cell_runs_because_somebody_only_pressed_enter() -> None:
+    asks, _, decisions = put_until_decided(["", "  ", "y"], CellProposed(2, 0, "x"))
+    assert asks[1:] == [f"Nothing was typed. {asks[0]}"] * 2
+    assert decisions == [Decision(True)]
+
+
 def test_the_cell_before_is_undone_only_where_it_can_be() -> None:
-    def decided(said: list[str], event: CellProposed) -> tuple[list[str], list[str], list[Decision]]:
-        asks: list[str] = []
-        shows: list[str] = []
-        control = Control(approving=True)
-        decisions: list[Decision] = []
-        control._waiting = decisions
-        control._proposed = (2, 0)
-
-        def ask(text: str) -> str:
-            asks.append(text)
-            return said.pop(0)
-
-        approvals = Approvals(ask, shows.append)
-        approvals(event)
-        approvals.put(control)
-        return asks, shows, decisions
-
-    asks, _, decisions = decided(["u"], CellProposed(2, 0, "x", undoes=(1, 0)))
+    asks, _, decisions = put_until_decided(["u"], CellProposed(2, 0, "x", undoes=(1, 0)))
     assert "[u]ndo the cell before it" in asks[0]
     assert decisions == [Decision(False, undoes=True)]
-    asks, shows, decisions = decided(["undo", "n"], CellProposed(2, 0, "x", no_undo="it runs a thread (t)"))
+    asks, shows, decisions = put_until_decided(["undo", "n"], CellProposed(2, 0, "x", no_undo="it runs a thread (t)"))
     assert shows[1] == "The cell before it can't be undone: it runs a thread (t).\n"
     assert "[u]ndo" not in asks[0]
     assert asks[1].startswith("No cell before it can be undone.")
