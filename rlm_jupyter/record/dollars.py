@@ -13,18 +13,15 @@ ALONE = "<span>&#36;</span>"
 """A dollar sign that begins no formula: MathJax doesn't look for formulas across the borders of an element."""
 _DISPLAYED, _INLINE = r"\$\$(?:(?!\n\n)(?s:.))+?\$\$", r"(?<![\w\\])\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d$])"
 FORMULA = re.compile(f"{_DISPLAYED}|{_INLINE}")
-_LEFT_ALONE_OR_SIGN = re.compile(
-    rf"""
+LEFT_ALONE = rf"""
       (?P<left_alone>
         ^\ {{0,3}}(?P<fence>`{{3,}}|~{{3,}}) (?s:.*?) (?:^\ {{0,3}}(?P=fence)|\Z)  # a block of code
       | (?<!`)(?P<ticks>`+)(?!`) (?:(?!\n\n)(?s:.))+? (?<!`)(?P=ticks)(?!`)  # code within a line
       | {_DISPLAYED} | {_INLINE}
       | \\[^$]
-      )
-    | \\?\$
-    """,
-    re.MULTILINE | re.VERBOSE,
-)
+      )"""
+"""Code, formulas and what a backslash escapes (a verbose pattern of several lines)."""
+_LEFT_ALONE_OR_SIGN = re.compile(rf"{LEFT_ALONE} | \\?\$", re.MULTILINE | re.VERBOSE)
 
 
 def keep_amounts(markdown: str) -> str:

@@ -6,7 +6,7 @@ import re
 
 from rlm_jupyter.record import file_list
 from rlm_jupyter.record.answer_table import answer_markdown
-from rlm_jupyter.record.dollars import keep_amounts
+from rlm_jupyter.record.said import said
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.events import RunEnded, RunStarted
 
@@ -31,7 +31,7 @@ def greeting(started: RunStarted, prompt: int = 1) -> str:
     if started.forked_from is not None:
         lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
     number = "" if prompt == 1 else f" {prompt}"
-    text = f"## Prompt{number}\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
+    text = f"## Prompt{number}\n\n{said(_cut(started.prompt))}\n\n" + "\n".join(lines)
     # a child's prompt is always the same: what it was asked stands in its context
     asked = f"\n\nThe context begins:\n\n{_fenced(context.beginning)}" if started.depth and context.beginning else ""
     return text + asked
@@ -54,7 +54,7 @@ def farewell(ended: RunEnded) -> str:
     body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(answer_markdown(ended))}"
     message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
     files = f"\n\n### Files\n\n{listed}" if (listed := file_list.markdown(ended)) else ""
-    return f"{keep_amounts(f'{body}{message}{files}')}\n\n*{' · '.join(facts)}*"
+    return f"{said(f'{body}{message}{files}')}\n\n*{' · '.join(facts)}*"
 
 
 def _cut(text: str) -> str:

@@ -16,11 +16,11 @@ from rlm_jupyter.record import attempts
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.boundaries import closing_line, opening_line
 from rlm_jupyter.record.child_steps import Children, ChildSteps, no_children
-from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import NotebookCell, Role
 from rlm_jupyter.record.notice import UNREAD, notice_of, remark_on, resampled_notice, unread_notice
+from rlm_jupyter.record.said import said
 from rlm_jupyter.record.subcall_fold import SubcallFold
 from rlm_jupyter.record.subcall_texts import CELL_CHARS, NOTEBOOK_CHARS, Room, Texts
 from rlm_jupyter.types.errors import RecordError
@@ -215,7 +215,7 @@ class Layout:
         number = self._cells_of[iteration]
         self._cells_of[iteration] += 1
         ours = {"role": role, "iteration": iteration} | self._tag | meta
-        shown = keep_amounts(source) if kind == "markdown" else source
+        shown = said(source) if kind == "markdown" else source
         cell = NotebookCell(kind, f"{self._id_base}-{iteration}-{number}", shown, ours, hidden=hidden)
         self._cells.append(cell)
         return cell
@@ -236,7 +236,7 @@ class Layout:
         for part, segment in enumerate(segments):
             at: dict[str, Any] = {"reply": reply, "part": part, "prefix": segment.prefix, "suffix": segment.suffix}
             if segment.kind == "prose":
-                if keep_amounts(segment.text) != segment.text:
+                if said(segment.text) != segment.text:
                     at["text"] = segment.text
                 cell = self._add("prose", record.iteration, segment.text, segment=at)
             else:
