@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from rlm_jupyter.record.notebook import read
 from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.said import said
+from rlm_jupyter.types.events import Record
 from tests.support.sample_run import ended, reply, started
 
 GENERICS = "Use List<String> and Map<K, V>; the empty <title> elements are 3."
@@ -53,7 +54,7 @@ def test_all_else_is_left_alone(text: str) -> None:
 
 def test_a_run_shows_what_was_said_and_keeps_it_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "run.ipynb"
-    records = [
+    records: list[Record] = [
         replace(started(), prompt=GENERICS),
         reply(1, f"{GENERICS}\n```repl\nFINAL('<b>')\n```"),
         replace(ended(), answer=GENERICS, value=GENERICS),
