@@ -23,7 +23,7 @@ def request_digest(
     runs_before: Sequence[str] = (),
     earlier: Sequence[ContextInfo] = (),
 ) -> str:
-    """Digest a request: the same prompt, context, models and options give the same.
+    """Digest a request: the same prompt, context, models and options give the same; blanks around a prompt don't count.
 
     Options count that may change the answer. Others don't, such as `insurance` and `preload`, which are recorded
     only: they change what a kernel costs, and an answer that is on record is found whatever they are.
@@ -36,7 +36,7 @@ def request_digest(
         The contexts that it was given before this one.
     """
     asked: dict[str, Any] = {
-        "prompt": prompt,
+        "prompt": prompt.strip(),  # an editor adds and removes what is at the ends
         "context": context.info.sha256,
         "kind": context.kind,
         "models": [model.name for model in settings.routing.models],

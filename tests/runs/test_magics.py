@@ -308,6 +308,7 @@ def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: Interac
     assert (again.answer, again.path) == (first.answer, first.path) == ("**9** nobody", first.path)
     assert children() == kernels - 1  # that of the result it replaces is closed, and none is started
     assert len(list(Path("rlm_runs").glob("*.ipynb"))) == 1
+    assert "recorded run of 20" in run(shell, f"{cell.replace(chr(10), chr(10) * 2, 1)} \n\n")[0]  # as an editor leaves it
     assert "recorded" not in run(shell, cell.replace("\n", " --rerun\n"))[0]
     shell.user_ns["book"] = "another text"
     assert "recorded" not in run(shell, cell)[0]
