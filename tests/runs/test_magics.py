@@ -308,7 +308,9 @@ def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: Interac
     assert (again.answer, again.path) == (first.answer, first.path) == ("**9** nobody", first.path)
     assert children() == kernels - 1  # that of the result it replaces is closed, and none is started
     assert len(list(Path("rlm_runs").glob("*.ipynb"))) == 1
-    assert "recorded run of 20" in run(shell, f"{cell.replace(chr(10), chr(10) * 2, 1)} \n\n")[0]  # as an editor leaves it
+    assert (
+        "recorded run of 20" in run(shell, f"{cell.replace(chr(10), chr(10) * 2, 1)} \n\n")[0]
+    )  # as an editor leaves it
     assert "recorded" not in run(shell, cell.replace("\n", " --rerun\n"))[0]
     shell.user_ns["book"] = "another text"
     assert "recorded" not in run(shell, cell)[0]
@@ -804,11 +806,13 @@ def test_in_the_background_a_cell_returns_at_once_and_shows_itself_until_it_is_d
     write_script(Path("later.json"), ["```repl\nimport time\ntime.sleep(1)\nFINAL('**later**')\n```"] * 2)
     asked, at_once, later, stopped = execute(
         "%%rlm --background -m scripted/later.json\nWhat?",
-        "at_once = type(rlm_result).__name__, rlm_result.done\nat_once",
+        "at_once = type(rlm_result).__name__, rlm_result.done\ntry: rlm_result.answer\nexcept AttributeError as none: print(none)\nat_once",
         "import time\nwaited = rlm_result.result(30).answer\ntime.sleep(.5)\nwaited, rlm_result.answer, type(rlm_result).__name__",
         "%rlm --background -m scripted/slow.json -o slow What?\nimport time\ntime.sleep(1)\nslow.stop()\nslow.result(30).stop_reason",
     )
-    assert at_once.outputs[0]["data"]["text/plain"] == "('BackgroundRun', False)"
+    said, value = at_once.outputs
+    assert said["text"] == "a run has no answer before it is over: rlm_result.result().answer waits for it\n"
+    assert value["data"]["text/plain"] == "('BackgroundRun', False)"
     assert later.outputs[0]["data"]["text/plain"] == "('**later**', '**later**', 'ShownResult')"
     assert "<strong>later</strong>" in text_of(asked)
     assert "Answered" in text_of(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live import files, progress, widget
@@ -209,6 +209,12 @@ class BackgroundRun:
     def control(self) -> Control:
         """Stop, pause, notes to the model, limits."""
         return self._running.control
+
+    def __getattr__(self, name: str) -> NoReturn:
+        problem = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_") and name in {*dir(ShownResult), *ShownResult.__dataclass_fields__}:
+            problem = f"a run has no {name} before it is over: {self._variable}.result().{name} waits for it"
+        raise AttributeError(problem, name=name, obj=self)
 
     def _ipython_display_(self) -> None:
         """Buttons and bars where widgets work, else a line of text."""
