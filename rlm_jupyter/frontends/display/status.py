@@ -5,7 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rlm_jupyter.types.events import Event, OutputsShown, ReplyReceived, ReplyStreamed, RunResumed, RunStarted
+from rlm_jupyter.types.events import (
+    Event,
+    OutputsShown,
+    ReplyReceived,
+    ReplyStreamed,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunUnpaused,
+)
 from rlm_jupyter.types.tokens import estimate_tokens
 
 _LOOK_SECONDS = 1.0
@@ -36,8 +45,10 @@ class Speed:
     def apply(self, event: Event) -> None:
         """Take in an event."""
         match event:
-            case RunStarted() | RunResumed() | OutputsShown():
+            case RunStarted() | RunResumed() | OutputsShown() | RunUnpaused():
                 self._ask()
+            case RunPaused():  # before it is asked
+                self._asked = self.first = self.rate = None
             case ReplyReceived() if event.rejected:
                 self._ask()  # it is resampled
             case ReplyStreamed(text=text):

@@ -54,6 +54,18 @@ def test_a_slow_model_is_seen_to_be_at_work() -> None:
     assert speed.waiting == 0
 
 
+def test_nobody_waits_for_a_model_while_the_run_is_paused() -> None:
+    clock = Clock()
+    speed = Speed(clock)
+    for event in (STARTED, received(1, "look"), OutputsShown(1, ""), RunPaused(2)):
+        speed.apply(event)
+    clock.now = 59.0
+    assert speed.words == []
+    speed.apply(RunUnpaused(2))
+    clock.now = 61.0
+    assert speed.words == ["waiting for its first words, 2 s"]
+
+
 def test_a_provider_that_sends_several_tokens_at_a_time_is_not_called_slow() -> None:
     clock = Clock()
     speed = Speed(clock)
