@@ -29,6 +29,7 @@ class ResultsFile:
         Ends in `.jsonl`, `.csv` or `.parquet`.
     answer_type
         What answers are to be: the fields of an object are columns of their own in CSV and Parquet, `answer.FIELD`.
+        An object in a column is JSON there.
 
     Raises
     ------
@@ -144,9 +145,10 @@ class ResultsFile:
                 arrays[name] = pa.array(values, types[name])
                 continue
             try:
-                arrays[name] = pa.array(values)
-            except (pa.ArrowException, UnicodeError, OverflowError):  # of several kinds
-                arrays[name] = pa.array([_cell(value) for value in values], pa.string())
+                # of objects it would make one struct, in which each has the keys of them all
+                arrays[name] = pa.array([_cell(value) for value in values] if any(map(_has_object, values)) else values)
+            except (pa.ArrowException, UnicodeError, OverflowError):  # of several kinds, or no text at all
+                arrays[name] = pa.array(list(map(_encodable, values)), pa.string())
         sink = pa.BufferOutputStream()
         write_table(pa.table(arrays), sink)
         return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
@@ -155,3 +157,13 @@ class ResultsFile:
 def _cell(value: object) -> object:
     """Return what stands in a cell of a table: a text as it is, else JSON; nothing for nothing."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _encodable(value: object) -> str | None:
+    """Return the same as a text that any file takes."""
+    text = _cell(value)
+    return None if text is None else str(text).encode(errors="backslashreplace").decode()
+
+
+def _has_object(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_has_object, value)))

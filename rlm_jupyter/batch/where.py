@@ -7,6 +7,7 @@ It is read by Python's own parser, of which a few forms are taken: comparisons o
 from __future__ import annotations
 
 import ast
+import json
 import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -135,8 +136,18 @@ def _value(node: ast.expr, row: Mapping[str, Any]) -> Any:
         return row[name]
     value: Any = row
     for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+        value = _object(value).get(part)
     return value
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """Return the object that a value is; in CSV and Parquet one is JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def _compare(op: ast.cmpop, left: Any, right: Any) -> bool:

@@ -23,9 +23,12 @@ AS_CSV = {
     "key": "n1", "score": "1.0", "stop_reason": "answered", "cost": None, "tokens": "120", "answer.total": "3",
     "answer.kind": "food", "error": None, "ready": "true",
 }  # fmt: skip
+AS_CSV_WITHOUT_TYPE = {name: value for name, value in AS_CSV.items() if "." not in name} | {
+    "answer": '{"total": 3, "kind": "food"}'
+}
 
 
-@pytest.mark.parametrize("row", [ROW, AS_CSV], ids=["json", "csv"])
+@pytest.mark.parametrize("row", [ROW, AS_CSV, AS_CSV_WITHOUT_TYPE], ids=["json", "csv", "csv, untyped"])
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
