@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -18,6 +19,9 @@ from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
 _KINDS = (".jsonl", ".csv", ".parquet")
+_NUMBERS = {"row": "int64", "tokens": "int64", "cost": "float64", "seconds": "float64", "score": "float64"}
+_TEXTS = {"key", "draft", "stop_reason", "path", "error", "score_reason"}
+"""Columns that are so in Parquet whatever is in them."""
 
 
 class ResultsFile:
@@ -120,7 +124,7 @@ class ResultsFile:
 
     def _columns(self, rows: Sequence[ResultRow]) -> list[str]:
         columns = [*dict.fromkeys(name for row in [ResultRow(key=""), *rows] for name in self._flat(row))]
-        return sorted(columns, key=lambda name: (name not in {"key", "row"}, not name.startswith("answer")))
+        return sorted(columns, key=lambda name: (name not in {"key", "row"}, not name.startswith(("answer", "draft"))))
 
     def _csv(self, rows: Sequence[ResultRow]) -> bytes:
         text = io.StringIO()
@@ -135,20 +139,7 @@ class ResultsFile:
         from pyarrow.parquet import write_table
 
         flat = [self._flat(row) for row in rows]
-        types = {"key": pa.string(), "row": pa.int64(), "stop_reason": pa.string(), "tokens": pa.int64()}
-        types |= {name: pa.float64() for name in ("cost", "seconds", "score")}
-        types |= {name: pa.string() for name in ("path", "error", "score_reason")}
-        arrays = {}
-        for name in self._columns(rows):
-            values = [row.get(name) for row in flat]
-            if name in types:
-                arrays[name] = pa.array(values, types[name])
-                continue
-            try:
-                # of objects it would make one struct, in which each has the keys of them all
-                arrays[name] = pa.array([_cell(value) for value in values] if any(map(_has_object, values)) else values)
-            except (pa.ArrowException, UnicodeError, OverflowError):  # of several kinds, or no text at all
-                arrays[name] = pa.array(list(map(_encodable, values)), pa.string())
+        arrays = {name: _array(name, [row.get(name) for row in flat]) for name in self._columns(rows)}
         sink = pa.BufferOutputStream()
         write_table(pa.table(arrays), sink)
         return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
@@ -157,6 +148,19 @@ class ResultsFile:
 def _cell(value: object) -> object:
     """Return what stands in a cell of a table: a text as it is, else JSON; nothing for nothing."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _array(name: str, values: list[Any]) -> Any:
+    """Return a column of Parquet."""
+    import pyarrow as pa
+
+    if name in _NUMBERS:
+        return pa.array(values, _NUMBERS[name])
+    # of objects one struct would be made, in which each has the keys of them all
+    if name not in _TEXTS and not any(map(_has_object, values)):
+        with contextlib.suppress(pa.ArrowException, UnicodeError, OverflowError):  # of several kinds, or no text at all
+            return pa.array(values)
+    return pa.array(list(map(_encodable, values)), pa.string())
 
 
 def _encodable(value: object) -> str | None:

@@ -23,6 +23,8 @@ class ResultRow:
     """Its place in what was given last, from 0; `None`: it was not among that."""
     answer: Any = None
     """As plain data where it is JSON-able, else as text."""
+    draft: Any = None
+    """What its run had in place of an answer, where there is an `error`: of whatever form, likewise."""
     stop_reason: str = "failed"
     tokens: int = 0
     cost: float | None = 0.0
@@ -60,7 +62,8 @@ class ResultRow:
                 error = why_ended(result.stop_reason, result.message)  # which tells that
         return cls(
             key=key,
-            answer=answer,
+            answer=answer if error is None else None,
+            draft=None if error is None else answer,
             stop_reason=result.stop_reason,
             tokens=result.usage.total_tokens,
             cost=result.cost,
@@ -76,9 +79,9 @@ class ResultRow:
         return cls(**{name: value for name, value in data.items() if name in known})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its columns; without a score, or the reason of one, where there is none."""
+        """Return its columns; without a draft, a score, or the reason of one, where there is none."""
         data = asdict(self)
-        for name in ("score", "score_reason"):
+        for name in ("draft", "score", "score_reason"):
             if data[name] is None:
                 del data[name]
         return data

@@ -355,7 +355,7 @@ def test_an_answer_so_far_of_another_type_is_none_and_retried(
     limits: Limits, replies: list[str], ending: str, why: str
 ) -> None:
     [row] = ask(ScriptedModel(replies), WORDS[:1], answer=NUMBER, limits=limits, expected="word").rows
-    assert (row.stop_reason, row.answer, row.score) == (ending, {"n": "x"}, 0.0)
+    assert (row.stop_reason, row.answer, row.draft, row.score) == (ending, None, {"n": "x"}, 0.0)
     error = str(row.error)
     assert error.startswith(why)
     assert "the answer so far is not of the type that was asked for (n: " in error
@@ -367,6 +367,7 @@ def test_an_answer_so_far_of_another_type_is_none_and_retried(
     assert ask(ScriptedModel([]), WORDS[:1], answer=NUMBER, limits=limits).failed[0].error == error
     again = ask(ScriptedModel([RIGHT]), WORDS[:1], answer=NUMBER, limits=limits, retry="failed")
     assert [(row.answer, row.error) for row in again.rows] == [({"n": 3}, None)]
+    assert "draft" not in rows()[0]
 
 
 def test_an_answer_so_far_of_the_type_is_one() -> None:

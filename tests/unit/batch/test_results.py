@@ -49,3 +49,22 @@ def test_so_has_one_in_a_field_or_a_list(tmp_path: Path, suffix: str) -> None:
 def test_half_a_character_is_written_as_its_code(tmp_path: Path, suffix: str) -> None:
     [row] = table(tmp_path, suffix, ResultRow(key="", answer="a\ud800"))
     assert row["answer"] == r"a\ud800"
+
+
+@pytest.mark.parametrize(
+    ("answer", "column", "good"),
+    [(int, "answer", 1), ({"properties": {"n": {"type": "integer"}}}, "answer.n", {"n": 1})],
+)
+def test_a_draft_leaves_the_columns_of_answers_their_type(
+    tmp_path: Path, suffix: str, answer: object, column: str, good: object
+) -> None:
+    rows = [
+        ResultRow(key="a", answer=good),
+        ResultRow(key="b", draft="len 0", error="limit reached"),
+        ResultRow(key="c", draft={"n": "x"}, error="limit reached"),
+    ]
+    found = table(tmp_path, suffix, *rows, answer=answer)
+    assert [row[column] for row in found] == ([1, None, None] if suffix == ".parquet" else ["1", "", ""])
+    assert [row["draft"] or None for row in found] == [None, "len 0", '{"n": "x"}']
+    names = list(found[0])
+    assert names.index("draft") == names.index(column) + 1
