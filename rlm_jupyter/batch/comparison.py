@@ -38,6 +38,8 @@ class Comparison:
     """The items that both have, in the order of the first."""
     unpaired: int
     """Items that only one of the two has; they count for neither."""
+    unscored: int = 0
+    """Items that both have, and at least one no score of; likewise."""
 
     @property
     def accuracies(self) -> tuple[Accuracy, Accuracy]:
@@ -84,7 +86,9 @@ class Comparison:
         verdict = "chance explains it" if self.p >= _CHANCE else "chance hardly explains it"
         lines.append(f"p = {self.p:.2g} (sign test): {verdict}")
         if self.unpaired:
-            lines.append(f"{self.unpaired:,} items are in one of the two alone, and left out")
+            lines.append(f"left out, as in one of the two alone: {_items(self.unpaired)}")
+        if self.unscored:
+            lines.append(f"left out, as without a score in one of the two: {_items(self.unscored)}")
         return "\n".join(lines)
 
 
@@ -101,32 +105,46 @@ def compare(one: str | Path, other: str | Path) -> Comparison:
     ConfigurationError
         One can't be read, has no scores, or no item in common with the other.
     """
-    first, second = _scored(Path(one)), _scored(Path(other))
+    first, second = _rows(Path(one)), _rows(Path(other))
+    both = [(key, row, second[key]) for key, row in first.items() if key in second]
     pairs = [
-        Pair(key, (row.get("answer"), second[key].get("answer")), (float(row["score"]), float(second[key]["score"])))
-        for key, row in first.items()
-        if key in second
+        Pair(key, (its.get("answer"), others.get("answer")), (float(its["score"]), float(others["score"])))
+        for key, its, others in both
+        if _has_score(its) and _has_score(others)
     ]
-    if not pairs:
+    if not both:
         text = (
             f"{one} and {other} have no item in common. Name items by a column ({{}}): otherwise they are named after "
             "all that was asked, and a batch with another prompt has other names."
         )
         raise ConfigurationError(text.format("key=…"), command=text.format("--key"))
-    return Comparison((str(one), str(other)), pairs, len(first.keys() ^ second.keys()))
+    if not pairs:
+        text = f"{one} and {other} have scores of none of the same items: give the same batches again with {{}}."
+        raise ConfigurationError(text.format("retry='failed'"), command=text.format("--retry failed"))
+    return Comparison((str(one), str(other)), pairs, len(first.keys() ^ second.keys()), len(both) - len(pairs))
 
 
-def _scored(path: Path) -> dict[str, Mapping[str, Any]]:
-    rows = [row for row in read_rows(path) if not isinstance(row, BadRow)]
-    scored = {str(row["key"]): row for row in rows if "key" in row and _is_score(row.get("score"))}
-    if not scored:
+def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the rows of results by their keys.
+
+    Raises
+    ------
+    ConfigurationError
+        None has a score.
+    """
+    rows = {str(row["key"]): row for row in read_rows(path) if not isinstance(row, BadRow) and "key" in row}
+    if not any(map(_has_score, rows.values())):
         text = f"{path} has no scores: give the same batch again with {{}}, which asks no model again."
         raise ConfigurationError(text.format("expected=…"), command=text.format("--expected"))
-    return scored
+    return rows
 
 
-def _is_score(value: object) -> bool:
+def _has_score(row: Mapping[str, Any]) -> bool:
     try:
-        return value is not None and 0 <= float(str(value)) <= 1
+        return 0 <= float(str(row.get("score"))) <= 1
     except ValueError:
         return False
+
+
+def _items(number: int) -> str:
+    return "1 item" if number == 1 else f"{number:,} items"

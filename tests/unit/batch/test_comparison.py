@@ -44,7 +44,7 @@ def test_items_are_paired_by_their_key(tmp_path: Path, suffix: str) -> None:
     found = compare(one, other)
     assert [(pair.key, pair.scores) for pair in found.pairs] == [("1", (1, 1)), ("2", (0, 1)), ("3", (1, 1))]
     assert found.pairs[0].answers == ("A1", "A1")
-    assert found.unpaired == 3
+    assert (found.unpaired, found.unscored) == (2, 1)
     assert [its.share for its in found.accuracies] == [pytest.approx(2 / 3), 1.0]
     assert found.gain == pytest.approx(1 / 3)
     assert [[pair.key for pair in pairs] for pairs in found.better] == [[], ["2"]]
@@ -77,20 +77,23 @@ def test_how_likely_it_is_by_chance(scores: list[tuple[float, float]], p: float)
 
 
 def test_what_can_t_be_compared_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scored = written(tmp_path / "scored.jsonl", {"1": 1.0})
+    scored = written(tmp_path / "scored.jsonl", {"1": 1.0, "3": None})
     for other, said in [
         (written(tmp_path / "other.jsonl", {"2": 1.0}), "no item in common"),
         (
             written(tmp_path / "unscored.jsonl", {"1": None}),
             "has no scores: give the same batch again with expected=…, ",
         ),
+        (written(tmp_path / "unlike.jsonl", {"1": None, "3": 1.0}), "have scores of none of the same items"),
         (tmp_path / "missing.jsonl", "can't be read: No such file"),
         (tmp_path / "notes.txt", "its name ends in"),
     ]:
         with pytest.raises(ConfigurationError, match=said) as error:
             compare(scored, other)
         assert "--" not in str(error.value)
-        if (option := {"unscored": "--expected", "other": "--key"}.get(other.stem)) is not None:
+        if (
+            option := {"unscored": "--expected", "other": "--key", "unlike": "--retry failed"}.get(other.stem)
+        ) is not None:
             assert main(["compare", str(scored), str(other)]) == 2
             assert option in capsys.readouterr().err
 
@@ -104,7 +107,10 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "difference +75.0 points" in said
     assert "0 better in the first, 9 in the second, 3 the same" in said
     assert "p = 0.0039 (sign test): chance hardly explains it" in said
-    assert "1 items are in one of the two alone" in said
+    assert said.endswith("left out, as in one of the two alone: 1 item\n")
+    unjudged = written(tmp_path / "unjudged.jsonl", dict.fromkeys(map(str, range(12)), 1.0) | {"3": None, "4": None})
+    assert main(["compare", str(one), str(unjudged)]) == 0
+    assert capsys.readouterr().out.endswith("left out, as without a score in one of the two: 2 items\n")
     assert main(["compare", str(one), str(other), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [pair["key"] for pair in data["better_in_second"]] == [str(number) for number in range(9)]

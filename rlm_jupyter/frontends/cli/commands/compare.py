@@ -36,6 +36,7 @@ def run(args: Namespace) -> int:
         "p": comparison.p,
         "items": len(comparison.pairs),
         "unpaired": comparison.unpaired,
+        "unscored": comparison.unscored,
         "better_in_first": better[0],
         "better_in_second": better[1],
     }
