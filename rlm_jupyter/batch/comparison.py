@@ -83,7 +83,7 @@ class Comparison:
             f"difference {100 * self.gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f}): "
             f"{first:,} better in the first, {second:,} in the second, {len(self.pairs) - first - second:,} the same"
         )
-        verdict = "chance explains it" if self.p >= _CHANCE else "chance hardly explains it"
+        verdict = "chance could explain it" if self.p >= _CHANCE else "chance hardly explains it"
         lines.append(f"p = {self.p:.2g} (sign test): {verdict}")
         if self.unpaired:
             lines.append(f"left out, as in one of the two alone: {_items(self.unpaired)}")
@@ -103,9 +103,15 @@ def compare(one: str | Path, other: str | Path) -> Comparison:
     Raises
     ------
     ConfigurationError
-        One can't be read, has no scores, or no item in common with the other.
+        One can't be read, has no scores, or others than by the same measure, or no item in common with the other.
     """
     first, second = _rows(Path(one)), _rows(Path(other))
+    by, others_by = _measures(first), _measures(second)
+    if by and others_by and by != others_by:
+        raise ConfigurationError(
+            f"{one} is scored by {by}, {other} by {others_by}: only scores by the same measure can be compared. Give "
+            "one of the two batches again, with the other's."
+        )
     both = [(key, row, second[key]) for key, row in first.items() if key in second]
     pairs = [
         Pair(key, (its.get("answer"), others.get("answer")), (float(its["score"]), float(others["score"])))
@@ -137,6 +143,10 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
         text = f"{path} has no scores: give the same batch again with {{}}, which asks no model again."
         raise ConfigurationError(text.format("expected=…"), command=text.format("--expected"))
     return rows
+
+
+def _measures(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    return " and ".join(sorted({str(row["scored_by"]) for row in rows.values() if row.get("scored_by")}))
 
 
 def _has_score(row: Mapping[str, Any]) -> bool:

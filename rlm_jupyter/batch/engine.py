@@ -121,10 +121,11 @@ class Engine:
         return [*rows, *(replace(row, row=None) for row in others)]
 
     def _scored(self, item: Item, row: ResultRow) -> ResultRow:
-        if self._judging is not None:
-            return self._judging.scored(item, row)
         if self._scoring is None:
             return row
+        row = replace(row, scored_by=self._scoring.measure)
+        if self._judging is not None:
+            return self._judging.scored(item, row)
         return replace(row, score=0.0 if row.error is not None else self._scoring.score(row.answer, item.row))
 
     async def _take_up(self) -> None:

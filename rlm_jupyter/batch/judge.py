@@ -69,6 +69,13 @@ class Judge:
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
 
+    @property
+    def name(self) -> str:
+        """Tells it from others: its model, and a digest of its rubric."""
+        model = self.model if isinstance(self.model, str) else self.model.name
+        rubric = self.rubric.strip()
+        return f"judge {model}" + (f", rubric {hashlib.sha256(rubric.encode()).hexdigest()[:8]}" if rubric else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

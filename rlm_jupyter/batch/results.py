@@ -20,7 +20,7 @@ from rlm_jupyter.types.quoted import quoted
 
 _KINDS = (".jsonl", ".csv", ".parquet")
 _NUMBERS = {"row": "int64", "tokens": "int64", "cost": "float64", "seconds": "float64", "score": "float64"}
-_TEXTS = {"key", "draft", "stop_reason", "path", "error", "score_reason"}
+_TEXTS = {"key", "draft", "stop_reason", "path", "error", "score_reason", "scored_by"}
 """Columns that are so in Parquet whatever is in them."""
 
 

@@ -38,6 +38,8 @@ class ResultRow:
     """What `expected` gives for the answer, where that was asked for."""
     score_reason: str | None = None
     """Of a judge's score: why it is that, or why there is none."""
+    scored_by: str | None = None
+    """Where scores were asked for, how: `exact`, `judge openai/gpt-5.4-mini`, the name of a function."""
 
     @classmethod
     def of(cls, key: str, result: Result, folder: Path, answer_type: AnswerType | None) -> Self:
@@ -79,9 +81,9 @@ class ResultRow:
         return cls(**{name: value for name, value in data.items() if name in known})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its columns; without a draft, a score, or the reason of one, where there is none."""
+        """Return its columns; without a draft, a score, or what is told of one, where there is none."""
         data = asdict(self)
-        for name in ("draft", "score", "score_reason"):
+        for name in ("draft", "score", "score_reason", "scored_by"):
             if data[name] is None:
                 del data[name]
         return data

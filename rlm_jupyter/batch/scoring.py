@@ -76,7 +76,15 @@ class Scoring:
         self._expected = expected
         self.judge = score if isinstance(score, Judge) else None
         """Who gives the scores, where that is a model."""
+        self._score = score
         self._compare = _COMPARED[score] if isinstance(score, str) else score
+
+    @property
+    def measure(self) -> str:
+        """What scores are by: those by two measures are not to be compared."""
+        if isinstance(self._score, str):
+            return self._score
+        return self.judge.name if self.judge is not None else getattr(self._score, "__name__", "a function")
 
     @property
     def columns(self) -> Sequence[str]:

@@ -78,6 +78,7 @@ def test_a_model_gives_the_scores_once_over_both_wires(wire: str) -> None:
         result = ask(server, judge)
         assert [row["score"] for row in rows()] == [1.0, 0.5, 0.0]
         assert {row["score_reason"] for row in rows()} == {"so it is"}
+        assert {row["scored_by"] for row in rows()} == {f"judge {wire}/claude-sonnet-5, rubric b1ba72f4"}
         assert {"question": "Upper case?", "expected_answer": "2", "given_answer": "TWO"} in server.judged
         asked = [request for request in server.requests if is_judged(request.messages)]
         assert all("Case counts." in request.messages[0]["content"] for request in asked)

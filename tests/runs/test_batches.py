@@ -422,7 +422,7 @@ def test_answers_are_scored_and_again_for_nothing() -> None:
     result = ask(none, [item | {"right": right} for item, right in zip(items, ("one", "TWO.", "four", "x"), strict=True)],
                  expected="right")  # fmt: skip
     assert none.requests == []
-    assert [row["score"] for row in rows()] == [1.0, 1.0, 0.0, 0.0]
+    assert [(row["score"], row["scored_by"]) for row in rows()] == [(score, "exact") for score in (1.0, 1.0, 0.0, 0.0)]
     assert result.accuracy is not None
     assert (result.accuracy.share, result.accuracy.total) == (0.5, 4)
     assert "accuracy 50.0% of 4 (95 % interval 15.0% to 85.0%)" in str(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -14,6 +15,10 @@ import pyarrow.parquet
 import pytest
 
 from rlm_jupyter.batch.comparison import Comparison, Pair, compare
+from rlm_jupyter.batch.judge import Judge
+from rlm_jupyter.batch.results import ResultsFile
+from rlm_jupyter.batch.row import ResultRow
+from rlm_jupyter.batch.scoring import Score, Scoring
 from rlm_jupyter.frontends.cli.main import main
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -116,3 +121,28 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert [pair["key"] for pair in data["better_in_second"]] == [str(number) for number in range(9)]
     assert main(["compare", str(one), str(tmp_path / "none.csv")]) == 2
     assert "can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_scores_by_different_measures_are_refused(tmp_path: Path, suffix: str) -> None:
+    judges = [Judge("openai/a"), Judge("openai/b"), Judge("openai/a", rubric="Units count.")]
+    ways: list[Score] = ["exact", "number", *judges, max]
+    paths = []
+    for number, way in enumerate(ways):
+        file = ResultsFile(tmp_path / f"{number}{suffix}", None)
+        file.folder.mkdir()
+        # of the last row there is no score, as where a judge fails
+        scored = [ResultRow(key=str(row), score=score, scored_by=Scoring("right", way).measure) for row, score in
+                  enumerate((1.0, 0.0, None))]  # fmt: skip
+        file.write(scored, lambda sha256: None)
+        paths.append(file.path)
+    for one, other in itertools.combinations(paths, 2):
+        with pytest.raises(ConfigurationError, match=r"^\S+ is scored by .+: only scores by the same measure"):
+            compare(one, other)
+    with pytest.raises(ConfigurationError, match=r"scored by exact, \S+ by judge openai/a: "):
+        compare(paths[0], paths[2])
+    assert compare(paths[2], paths[2]).unscored == 1
+
+
+def test_of_what_may_be_chance_no_more_is_said() -> None:
+    assert str(of(*[(1, 0)] * 4, *[(1, 1)] * 4)).endswith("p = 0.12 (sign test): chance could explain it")
