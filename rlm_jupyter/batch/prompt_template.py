@@ -60,12 +60,9 @@ class PromptTemplate:
         Raises
         ------
         MissingValueError
-            A column has no value there, or nothing but blanks comes of them all.
+            A column has no value there.
         """
-        text = "".join(literal + ("" if name is None else str(value_of(row, name))) for literal, name in self._parts)
-        if is_blank(text):
-            raise _missing(*self.columns)
-        return text
+        return "".join(literal + ("" if name is None else str(value_of(row, name))) for literal, name in self._parts)
 
 
 class ContextColumn:
@@ -88,7 +85,7 @@ class ContextColumn:
         """Return the context of a row; as for `PromptTemplate.fill`."""
         value = value_of(row, self.columns[0]) if self._template is None else self._template.fill(row)
         if is_blank(value):
-            raise _missing(*self.columns)
+            raise _missing(self.columns[0])
         return Path(str(value)) if self._is_path else value
 
 
@@ -98,17 +95,16 @@ def value_of(row: Row, name: str) -> Any:
     Raises
     ------
     MissingValueError
-        Nothing: it has no such column, `None`, or not-a-number, as frames have it for nothing.
+        Nothing: it has no such column, `None`, blanks alone, or not-a-number, as frames have it for nothing.
     """
     value = row.get(name)
-    if value is None or (isinstance(value, float) and value != value):
+    if value is None or (isinstance(value, float) and value != value) or (isinstance(value, str) and is_blank(value)):
         raise _missing(name)
     return value
 
 
-def _missing(*names: str) -> MissingValueError:
-    columns = " and ".join(map(repr, names))
-    return MissingValueError(f"nothing stands in its column{'s' if len(names) > 1 else ''} {columns}")
+def _missing(name: str) -> MissingValueError:
+    return MissingValueError(f"nothing stands in its column {name!r}")
 
 
 def check_columns(wanted: Collection[str], known: Collection[str]) -> None:

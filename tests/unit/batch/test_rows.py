@@ -163,11 +163,13 @@ def test_an_empty_cell_is_called_the_same_wherever_it_stands(nothing: object, tm
     if nothing is not pd.NaT:
         frame.to_parquet(tmp_path / "items.parquet")
         frame.to_json(tmp_path / "items.jsonl", orient="records", lines=True)
-        given += [tmp_path / "items.parquet", tmp_path / "items.jsonl"]
+        given += [tmp_path / "items.parquet", tmp_path / "items.jsonl", frame.to_dict("records")]
     for question in (
         RowQuestion("Is it?", "text", "id"),
         RowQuestion("{text}", None, "id"),
+        RowQuestion("Is {text} of {id} good?", None, "id"),
         RowQuestion("A", "{text}", "id"),
+        RowQuestion("A", "a review: {text}", "id"),
     ):
         for items in given:
             assert [item.error for item in question.items(read_rows(items))] == [
