@@ -105,7 +105,7 @@ def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown
     variable
         The name of the kernel variable that holds the whole, if one does.
     kept
-        Where else the whole is, in words; said where it is in no variable.
+        Says where else the whole is (`the whole answer is in …`), where it is in no variable.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown
         The text itself where cutting it would make it no shorter.
     """
     head = limit - limit // 2
-    where = f"; the whole output is in {f'`{variable}`' if variable else kept}" if variable or kept else ""
+    where = f"; the whole output is in `{variable}`" if variable else f"; {kept}" if kept else ""
     notice = f"[… {len(text) - limit:,} of {len(text):,} characters left out{where} …]"
     if len(text) <= limit + len(notice) + 2:
         return ShownText(text, cut=False, chars=len(text))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.agents.citations import iterations_behind
 from rlm_jupyter.frontends.display.iteration import count
+from rlm_jupyter.prompts import outputs
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.endings import why_ended
 from rlm_jupyter.types.events import RunEnded
 
 _AS_ASKED = {"answered", "terminated"}
+_ANSWER_CHARS = 20_000
+"""Who asks has a window that is too small for what was asked about."""
+_VALUE_CHARS = 4_000
+"""Of an answer as JSON: its text says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +50,14 @@ def of_ended(run: str, trajectory: Trajectory, notebook: Path | None) -> ToolRep
     ended = trajectory.ended
     assert ended is not None
     behind = iterations_behind(trajectory)
+    answer = None if ended.answer is None else _shown(ended.answer, notebook)
     data = {
         "run": run,
         "state": "ended",
-        "answer": ended.answer,
-        "value": ended.value if ended.is_json else ended.answer,
-        "is_draft": ended.answer is not None and ended.stop_reason not in _AS_ASKED,
+        "answer": answer,
+        "value": _value(ended),
+        "is_shortened": answer != ended.answer,
+        "is_draft": answer is not None and ended.stop_reason not in _AS_ASKED,
         "stop_reason": ended.stop_reason,
         "message": ended.message,
         "confidence": ended.confidence,
@@ -59,17 +68,29 @@ def of_ended(run: str, trajectory: Trajectory, notebook: Path | None) -> ToolRep
         "tokens": ended.usage.total_tokens,
         "cost": ended.cost,
     }
-    text = "\n\n".join([_answer(ended), _source(run, notebook, behind, trajectory), _spent(ended)])
+    text = "\n\n".join([_answer(ended, answer), _source(run, notebook, behind, trajectory), _spent(ended)])
     return ToolReply(text, data, is_error=ended.stop_reason == "failed" and ended.answer is None)
 
 
-def _answer(ended: RunEnded) -> str:
+def _shown(answer: str, notebook: Path | None) -> str:
+    """Return what is told of an answer; what of it is left out is said in a line, and how to have the whole."""
+    whole = "" if notebook is None else f"for the whole answer: jupyter rlm show {shlex.quote(str(notebook))}"
+    return outputs.cut(answer, _ANSWER_CHARS, variable=None, kept=whole).text
+
+
+def _value(ended: RunEnded) -> Any:
+    """Return the answer as data, where it is small, and not the same text once more."""
+    is_told = ended.is_json and ended.value != ended.answer
+    return ended.value if is_told and len(json.dumps(ended.value, ensure_ascii=False)) <= _VALUE_CHARS else None
+
+
+def _answer(ended: RunEnded, answer: str | None) -> str:
     why = why_ended(ended.stop_reason, ended.message)
-    if ended.answer is None:
+    if answer is None:
         return f"No answer: {why}."
     if ended.stop_reason in _AS_ASKED:
-        return ended.answer
-    return f"Ended early ({why}). The best answer so far, which may be wrong or incomplete:\n\n{ended.answer}"
+        return answer
+    return f"Ended early ({why}). The best answer so far, which may be wrong or incomplete:\n\n{answer}"
 
 
 def _source(run: str, notebook: Path | None, behind: list[int], trajectory: Trajectory) -> str:

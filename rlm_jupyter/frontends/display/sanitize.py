@@ -185,7 +185,7 @@ def _clean(output: Output, running: bool) -> Output | None:
 
 
 def _shortened(text: str) -> str:
-    return outputs.cut(text, _TEXT_CHARS, variable=None, kept=_KEPT_IN).text
+    return outputs.cut(text, _TEXT_CHARS, variable=None, kept=f"the whole output is in {_KEPT_IN}").text
 
 
 def _bundle(data: dict[str, Any]) -> dict[str, Any]:
