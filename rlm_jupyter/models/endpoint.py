@@ -82,7 +82,7 @@ _needs_keys = ContextVar("rlm_jupyter_needs_keys", default=True)
 
 @contextmanager
 def keyless() -> Iterator[None]:
-    """Let models be made without a key inside: for an estimate, which asks them nothing."""
+    """Let models be made without a key inside: for what asks them nothing."""
     token = _needs_keys.set(False)
     try:
         yield
@@ -108,7 +108,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
     if api_key is not None and not isinstance(api_key, str):
         raise ConfigurationError(f"{name}: api_key is a str, not {type(api_key).__name__}.")
     key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
-    if not key and preset.needs_key and _needs_keys.get() and not on_this_machine(url):
+    if not key and _needs_keys.get() and lacks_key(preset, base_url):
         text, elsewhere = with_advice(
             f"{name}: no key for {preset.title}. ",
             preset,
@@ -131,6 +131,12 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         headers={header: value for header, value in headers.items() if value},
         api_version=_environment(AZURE_VERSION_VARIABLES)[1] or AZURE_VERSION,
     )
+
+
+def lacks_key(preset: Preset, base_url: str | None = None) -> bool:
+    """Return whether a provider is to be asked with a key, and the environment has none."""
+    found = _environment(preset.key_variables)[1] or not preset.needs_key
+    return not found and not on_this_machine(address(preset, base_url))
 
 
 def _check_address(name: str, url: str) -> None:

@@ -60,13 +60,21 @@ def run(args: Namespace) -> int:
     if args.merge and not args.install:
         raise ConfigurationError("--merge goes with --install: jupyter rlm mcp --install claude --merge")
     from rlm_jupyter.frontends.agents import roots
+    from rlm_jupyter.models.endpoint import keyless
 
     # what is wrong with the options is said now: with --install, later it would stand in another program's log
     owner_roots = roots.owners(args.root)
-    with contextlib.redirect_stdout(sys.stderr):  # what tools of the user's print as they are imported
+    with (
+        contextlib.redirect_stdout(sys.stderr),  # what tools of the user's print as they are imported
+        keyless() if args.install else contextlib.nullcontext(),  # of a key only its variable's name is written
+    ):
         service = service_of(args)
     if args.install:
-        install(args.install, arguments_of(args.given), keys_of(args), merge=args.merge)
+        missing = missing_keys_of(args)
+        install(args.install, arguments_of(args.given), [*keys_of(args), *missing], merge=args.merge)
+        if missing:
+            named = " and ".join(missing)
+            terminal.say(f"{named} has no value here: set it where {CLIENTS[args.install].title} is started.")
         return ANSWERED
     from rlm_jupyter.frontends.agents.stdio import serve
 
@@ -103,6 +111,15 @@ def keys_of(args: Namespace) -> list[str]:
     ]
     wanted += [] if args.model else ["RLM_MODEL"]
     return [variable for variable in dict.fromkeys(wanted) if os.environ.get(variable, "").strip()]
+
+
+def missing_keys_of(args: Namespace) -> list[str]:
+    """Return the names of the variables that hold the keys of models, and are not set here."""
+    from rlm_jupyter.models.endpoint import find_preset, lacks_key
+
+    models = ((args.model or os.environ.get("RLM_MODEL"), args.base_url), (args.sub_model, None))
+    asked = [(find_preset(name)[0], base_url) for name, base_url in models if name]
+    return [*dict.fromkeys(preset.key_variables[0] for preset, base_url in asked if lacks_key(preset, base_url))]
 
 
 def service_of(args: Namespace, prefix: str = "") -> Service:

@@ -125,7 +125,25 @@ def test_files_and_folders_are_made_where_there_are_none(home: Path) -> None:
     assert tomllib.loads((home / ".codex" / "config.toml").read_text())["mcp_servers"]["rlm"]["command"]
 
 
-def test_options_that_would_not_serve_are_refused_before(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
-    assert install("claude", "--merge") == 2
+def test_options_that_would_not_serve_are_refused_before(home: Path) -> None:
+    assert install("claude", "--merge", "--wait", "0") == 2
     assert not (home / ".mcp.json").exists()
+
+
+@pytest.mark.parametrize("merge", [(), ("--merge",)])
+def test_a_key_that_is_not_set_here_is_named_all_the_same(
+    merge: tuple[str, ...], home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert install("claude", "--sub-model", "anthropic/claude-haiku-4-5", *merge) == 0
+    out, err = capsys.readouterr()
+    written = (home / ".mcp.json").read_text() if merge else out
+    assert json.loads(written)["mcpServers"]["rlm"]["env"] == {"ANTHROPIC_API_KEY": "${ANTHROPIC_API_KEY}"}
+    assert err.endswith("ANTHROPIC_API_KEY has no value here: set it where Claude Code is started.\n")
+
+
+def test_a_server_on_this_machine_wants_no_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "--install", "claude", "-m", "openai/any", "--base-url", "http://127.0.0.1:1/v1"]) == 0
+    out, err = capsys.readouterr()
+    assert "env" not in json.loads(out)["mcpServers"]["rlm"]
+    assert err.count("\n") == 1
