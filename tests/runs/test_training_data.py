@@ -269,6 +269,7 @@ def test_a_trajectory_of_atif_has_cells_as_calls_and_children_inside(
     assert [one.trajectory_id for one in refs.subagent_trajectory_ref] == [child.trajectory_id]
     assert refs.source_call_id == call.tool_call_id
     assert shown.content.startswith("Outputs:\nA book by")
+    assert [step.observation is None for step in trajectory.steps[2:]] == [False, False, True]
     assert trajectory.extra["score"] == 1.0
     costs = [step.metrics.cost_usd for one in (trajectory, child) for step in one.steps if step.metrics]
     inner = [call.extra for one in (trajectory, child) for step in one.steps for call in step.tool_calls or ()]

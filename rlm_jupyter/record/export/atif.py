@@ -86,6 +86,7 @@ def _steps(run: WholeRun) -> Iterator[dict[str, Any]]:
     below = {child.trajectory.run_id for child in run.children}
     iterations = {iteration.index: iteration for iteration in trajectory.iterations}
     begun = iso(timeline.begun)
+    last = next((record for record in reversed(trajectory.records) if isinstance(record, ReplyReceived)), None)
     for message in opening(trajectory, None):
         yield {"source": message.role, "message": message.content, "timestamp": begun}
     drawn: list[ReplyReceived] = []
@@ -103,7 +104,9 @@ def _steps(run: WholeRun) -> Iterator[dict[str, Any]]:
             if not record.forced and not is_counted:
                 continue
             step = _reply(drawn, iso(timeline.of(record)[0]))
-            yield step | ({} if iteration is None or record.forced else _acted(iteration, below))
+            # what comes of the last reply of all is told to nobody
+            is_told = record is not last
+            yield step | ({} if iteration is None or record.forced else _acted(iteration, below, is_told=is_told))
             drawn = []
 
 
@@ -124,7 +127,7 @@ def _reply(drawn: list[ReplyReceived], timestamp: str) -> dict[str, Any]:
     }
 
 
-def _acted(iteration: Iteration, below: set[str]) -> dict[str, Any]:
+def _acted(iteration: Iteration, below: set[str], *, is_told: bool) -> dict[str, Any]:
     """Return what differs in the step of a reply whose cells were executed."""
     reply, rated = iteration.reply, iteration.rated
     extra: dict[str, Any] = {"iteration": iteration.index, "finish": reply.finish, "seconds": reply.seconds}
@@ -137,11 +140,12 @@ def _acted(iteration: Iteration, below: set[str]) -> dict[str, Any]:
         started = [{"trajectory_id": call.child} for call in cell.subcalls if call.child in below]
         if started:
             results.append({"source_call_id": _id(iteration, cell), "subagent_trajectory_ref": started})
-    # as the model was shown it, of all cells together
-    results.append({"content": follow_up(iteration, elided=False)})
+    if is_told:
+        # as the model was shown it, of all cells together
+        results.append({"content": follow_up(iteration, elided=False)})
     calls = [_call(iteration, cell) for cell in iteration.cells]
-    step = {"message": read_part(iteration), "observation": {"results": results}, "extra": extra}
-    return step | ({"tool_calls": calls} if calls else {})
+    step = {"message": read_part(iteration), "extra": extra} | ({"tool_calls": calls} if calls else {})
+    return step | ({"observation": {"results": results}} if results else {})
 
 
 def _id(iteration: Iteration, cell: Cell) -> str:
