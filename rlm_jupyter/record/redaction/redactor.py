@@ -29,6 +29,8 @@ from rlm_jupyter.types.values import PackedContext
 _T = TypeVar("_T")
 _NAMES = frozenset({"run_id", "parent", "child"})
 """Fields with a run's id: its words are those of the prompt, in small letters."""
+_ID_END = re.compile(r"(?:-[0-9a-f]{6})?\Z")
+"""Makes a run's id unlike all others: with its digits, words would look like a key."""
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM", b"%PDF", b"II*\0", b"MM\0*")
 _SURE_CHARS = 16
 _SHORTEST_CHARS = 8
@@ -200,13 +202,16 @@ class Redactor:
 
     def _name(self, name: str) -> str:
         """Return a run's id: of a key that stood in the prompt, it has the letters made small."""
+        end_of_id = _ID_END.search(name)
+        own = "" if end_of_id is None else end_of_id[0]
+        name = name.removesuffix(own)
         for value in self._parts:
             slug = re.sub(r"\W+", "-", value.lower())
             for start, end in partial(name.lower(), slug):
-                name = f"{name[:start]}key{name[end:]}"
+                name = f"{name[:start]}{self._placeholder('key', value)}{name[end:]}"
                 self.places += 1
                 break
-        return re.sub(r"\[(key|user) (\d+)\]", r"\1\2", self.text(name))
+        return re.sub(r"\[(key|user) (\d+)\]", r"\1\2", self.text(name)) + own
 
     def _spans(self, text: str, *, within_words: bool) -> Iterator[tuple[int, int, str]]:
         """Yield what is taken out, in order and without overlaps, with what stands there instead."""

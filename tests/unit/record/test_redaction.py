@@ -148,6 +148,24 @@ def test_a_part_that_was_cut_off_goes_too() -> None:
     assert removes.keys == 1
 
 
+@pytest.mark.parametrize("words", ["sk-learn-pipelines-explained", "what-is-sk-ant-redacted"])
+def test_words_make_no_key_with_the_end_of_a_runs_id(words: str) -> None:
+    run_id = f"20310102-101500-{words}-4725a6"
+    run = WholeRun(Trajectory([started(prompt=words, run_id=run_id), ended(answer=words)])).redacted(
+        clean := redactor()
+    )
+    assert (run.trajectory.run_id, run.trajectory.started.prompt) == (run_id, words)
+    assert (clean.keys, clean.places) == (0, 0)
+
+
+def test_a_key_that_stands_in_an_id_alone_is_counted() -> None:
+    key = "sk-" + "proj-" + _random(15, 26).lower()
+    run = WholeRun(Trajectory([started(run_id="below", parent=f"20310102-101500-{key}-4725a6"), ended(answer="done")]))
+    parent = run.redacted(clean := redactor()).trajectory.started.parent
+    assert parent == "20310102-101500-key1-4725a6"
+    assert (clean.keys, clean.places) == (1, 1)
+
+
 def planted(value: Any, put: Any) -> Any:
     """The value with `put` applied to each text in it."""
     if isinstance(value, str):
