@@ -43,15 +43,15 @@ class Replayed:
 
     run_id: str
     cells: int
-    """That were executed."""
+    """That were executed, with those of the runs before it in its kernel."""
     subcalls: int
-    """That the record answered."""
+    """Of these cells, that the record answered."""
     differences: tuple[Difference, ...] = ()
     passed_over: tuple[int, ...] = ()
     """Iterations with cells that were not executed, because they had been interrupted."""
     trajectory: Trajectory = field(default_factory=Trajectory, repr=False)
     tool_calls: int = 0
-    """That the record answered."""
+    """Of these cells, that the record answered."""
 
     @property
     def same(self) -> bool:
@@ -117,14 +117,16 @@ async def areplay(
     before = saved.trajectory.ended if saved.has_answer else None
     if text := text_difference(_ending(before), _ending(again), "the run's end"):
         recording.note(saved.trajectory.iterations[-1].index if saved.trajectory.iterations else 0, None, text)
+    runs = [saved, *(run for run, _ in saved.earlier())]
+    is_tool = [call.kind == "tool" for run in runs for call in run.trajectory.subcalls]
     return Replayed(
         saved.trajectory.run_id,
-        saved.cells,
-        sum(call.kind != "tool" for call in saved.trajectory.subcalls),
+        saved.cells_again,
+        is_tool.count(False),
         tuple(recording.differences),
         tuple(dict.fromkeys(recording.passed_over)),
         saved.trajectory,
-        sum(call.kind == "tool" for call in saved.trajectory.subcalls),
+        is_tool.count(True),
     )
 
 

@@ -372,7 +372,11 @@ def test_a_replay_that_differs_fails_on_the_command_line(in_folder: Path) -> Non
         cli("run", "What?", "-m", "scripted/s.json", "--save", "run.ipynb", "-q", "--sandbox", "none").returncode == 0
     )
     Path("one more").touch()
-    differs = cli("replay", "run.ipynb", "-q", "--yes")
+    differs = cli("replay", "run.ipynb", "--yes")
     assert differs.returncode == 1
+    assert differs.stderr.splitlines()[:2] == [
+        "  iteration 1, cell 1: other outputs",
+        "  iteration 2, cell 1: the same outputs",
+    ]
     assert re.search(r"^-0\n\+1$", differs.stdout, re.MULTILINE)
     assert "1 difference." in differs.stderr

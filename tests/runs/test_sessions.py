@@ -632,7 +632,8 @@ def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> 
     assert (forked.code, forked.out.strip()) == (0, "banana2")
     assert "the first 2 iterations of notes.1." in forked.err
     assert "3 cells executed" in cli("replay", "notes.1", "--yes").err
-    assert "1 cell executed" in cli("replay", "notes.2", "--yes").err
+    assert "4 cells of notes.2 would be executed again" in cli("replay", "notes.2").err
+    assert "4 cells executed" in cli("replay", "notes.2", "--yes").err
     for named in ("notes.1", first.trajectory.run_id):
         refused = cli("resume", named, "--yes")
         assert (refused.code, len(refused.err.splitlines())) == (2, 1), refused.err

@@ -36,11 +36,13 @@ def run(args: Namespace) -> int:
     """Run `jupyter rlm replay`; return the exit code: 0 where the same came out."""
     from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.replay.replay import replay
-    from rlm_jupyter.types.events import CellFinished
+    from rlm_jupyter.types.events import CellReplayed
 
     def tell(event: Event) -> None:
-        if isinstance(event, CellFinished) and not args.quiet:
-            terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {event.status}")
+        if isinstance(event, CellReplayed) and not args.quiet:
+            came_out = "other outputs" if event.difference else "the same outputs"
+            what = came_out if event.executed else "not executed"
+            terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {what}")
 
     saved = saved_run(args)
     consent(args, saved, saved.cells_again)
