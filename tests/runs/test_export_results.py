@@ -79,13 +79,18 @@ def test_they_are_sent_as_traces(batches: Path, monkeypatch: pytest.MonkeyPatch)
     assert len({span.trace_id for span in collector.spans}) == 1
 
 
+def cut_off(row: dict[str, Any]) -> None:
+    """Leave of a run's copy what there is of one that has not ended."""
+    notebook = Path("copy") / row["path"]
+    journal = notebook.with_suffix(".rlm") / "journal.jsonl"
+    journal.write_text("".join(f"{line}\n" for line in journal.read_text().splitlines()[:-1]))
+    notebook.unlink()
+
+
 def test_rows_without_a_run_and_runs_without_an_end_are_counted(batches: Path) -> None:
     shutil.copytree(batches, "copy")
     rows = lines("copy/results.jsonl")
-    journal = Path("copy") / rows[0]["path"]
-    journal = journal.with_suffix(".rlm") / "journal.jsonl"
-    journal.write_text("".join(f"{line}\n" for line in journal.read_text().splitlines()[:-1]))
-    (Path("copy") / rows[0]["path"]).unlink()
+    cut_off(rows[0])
     shutil.rmtree(Path("copy") / Path(rows[1]["path"]).with_suffix(".rlm"))
     (Path("copy") / rows[1]["path"]).unlink()
     done = cli("export", "copy/results.jsonl", "--to", "sft")
@@ -94,6 +99,9 @@ def test_rows_without_a_run_and_runs_without_an_end_are_counted(batches: Path) -
     assert [line["answer"] for line in lines("results.sft.jsonl")] == ["THREE"]
     none = cli("export", "copy/results.jsonl", "--to", "atif", "--where", "key == 'n0'")
     assert (none.code, none.err) == (2, "jupyter rlm: None of the runs can be exported: 1 has not ended.\n")
+    cut_off(rows[2])
+    none = cli("export", "copy/results.jsonl", "--to", "atif", "--where", "key in ('n0', 'n2')")
+    assert (none.code, none.err) == (2, "jupyter rlm: None of the runs can be exported: each of 2 has not ended.\n")
 
 
 @pytest.mark.parametrize(

@@ -118,5 +118,7 @@ class Together:
 
     def _check(self) -> None:
         if not self.count:
-            reasons = "; ".join(f"{count:,} {why}" for why, count in self._left_out.items())
+            reasons = "; ".join(
+                f"{'' if count == 1 else 'each of '}{count:,} {why}" for why, count in self._left_out.items()
+            )
             raise ConfigurationError(f"None of the runs can be exported: {reasons}.")
