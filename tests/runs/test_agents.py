@@ -228,6 +228,7 @@ async def test_a_server_that_is_killed_leaves_no_kernel_and_no_bill(number: int,
     if number != signal.SIGKILL:
         [run] = list_runs()
         assert run.ended is not None
+        assert run.ended.message == f"{signal.Signals(number).name} ended the server"
 
 
 async def test_a_client_that_is_killed_in_the_middle_leaves_no_bill_and_no_traceback(busy: Loopback) -> None:

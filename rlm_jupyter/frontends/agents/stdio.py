@@ -163,11 +163,18 @@ def serve(service: Service, owner_roots: tuple[Path, ...] | None) -> None:
 
 async def _serve(server: StdioServer, service: Service) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    why = "the client went away"
+
+    def end(name: str) -> None:
+        nonlocal why
+        why = f"{name} ended the server"
+        ended.set()
+
     serving = asyncio.create_task(server.run())
     serving.add_done_callback(lambda _: ended.set())
-    _on_signals(loop, ended.set)
+    _on_signals(loop, end)
     await ended.wait()
-    await service.close("the client went away", _CLOSE_SECONDS)
+    await service.close(why, _CLOSE_SECONDS)
     await asyncio.to_thread(background.shut_down)
     if not serving.done():
         # a thread waits for a line of standard input, which nothing can call back
@@ -180,9 +187,9 @@ async def _serve(server: StdioServer, service: Service) -> None:
         pass
 
 
-def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
-    """Let a signal end the server as the client's going away does."""
+def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[str], None]) -> None:
+    """Let a signal, which is named to `end`, end the server as the client's going away does."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if (number := getattr(signal, name, None)) is not None:
             with contextlib.suppress(NotImplementedError, ValueError):  # Windows
-                loop.add_signal_handler(number, end)
+                loop.add_signal_handler(number, end, name)
