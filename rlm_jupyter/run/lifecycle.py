@@ -195,7 +195,10 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     if remarks:
         # where a message is the reason itself, its first sentence is taken for it
         reason = message.rstrip(".") or _REASONS.get(ending.stop_reason, "")
-        message = " ".join(filter(None, [reason and sentence(reason), "; ".join(remarks)]))
+        said = "; ".join(remarks)
+        # the name of a model or file stays as it is
+        is_word = said.partition(" ")[0].isalpha()
+        message = f"{sentence(reason)} {said[:1].upper() if is_word else said[:1]}{said[1:]}" if reason else said
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,

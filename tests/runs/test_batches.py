@@ -358,7 +358,7 @@ def test_an_answer_so_far_of_another_type_is_none_and_retried(
     assert (row.stop_reason, row.answer, row.draft, row.score) == (ending, None, {"n": "x"}, 0.0)
     error = str(row.error)
     assert error.startswith(why)
-    assert "the answer so far is not of the type that was asked for (n: " in error
+    assert "answer so far is not of the type that was asked for (n: " in error
     assert "\n" not in error
     assert ask(ScriptedModel([]), WORDS[:1], answer=NUMBER, limits=limits).failed
     journal = Path("results.jsonl.batch/journal.jsonl")

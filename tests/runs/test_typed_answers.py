@@ -250,7 +250,10 @@ def test_with_one_mistake_too_many_the_last_draft_is_what_there_is() -> None:
 def test_a_draft_of_another_type_is_said_to_be_one(limits: Limits, replies: list[str], begins: str) -> None:
     from rlm_jupyter.frontends.live.result import ShownResult
 
-    said = "the answer so far is not of the type that was asked for (input should be a valid integer, not 'many')"
+    article = "The" if begins else "the"
+    said = (
+        f"{article} answer so far is not of the type that was asked for (input should be a valid integer, not 'many')"
+    )
     played = ScriptedModel([block("print(1)"), *replies])
     shown = ShownResult.of(RLM(played, limits=limits).completion("How many?", CONTEXT, answer=int))
     assert (shown.answer, shown.message) == ("many", f"{begins}{said}")
