@@ -93,8 +93,8 @@ class Engine:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Work through all items; what was begun and is cancelled can be resumed."""
-        await self._take_up()
+        """Work through all items that `take_up` has found; what was begun and is cancelled can be resumed."""
+        self._tell()
         writing = asyncio.create_task(self._keep_written())
         timeout = asyncio.timeout(self.whole.limits.max_seconds)
         try:
@@ -128,7 +128,17 @@ class Engine:
             return self._judging.scored(item, row)
         return replace(row, score=0.0 if row.error is not None else self._scoring.score(row.answer, item.row))
 
-    async def _take_up(self) -> None:
+    @property
+    def asks_model(self) -> bool:
+        """Whether the model has to be asked about an item."""
+        return any(not item.error for item in self._todo)
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether the judge has to be asked about an answer, or will be about one that is still to come."""
+        return self._judging is not None and (self.asks_model or bool(self._unjudged))
+
+    async def take_up(self) -> None:
         """Find out what there is to do, and what has been spent."""
         past = self._journal.past
         spent = dict(past.spent)
@@ -149,7 +159,6 @@ class Engine:
             else:
                 self._count(row)
                 self._look_at(item)
-        self._tell()
 
     def _look_at(self, item: Item) -> None:
         """Have an item that has a row judged, where that is still to be done."""

@@ -41,11 +41,12 @@ class Past:
 class BatchJournal:
     """The journal of one batch, open and locked. Made by `open`; to be closed.
 
-    A row is in it before it is in the file of results.
+    A row is in it before it is in the file of results. Where nothing comes to be written, there is none afterwards: a
+    batch that has not begun holds no name.
     """
 
-    def __init__(self, file: Any, past: Past) -> None:
-        self._file = file
+    def __init__(self, file: Any, past: Past, head: bytes) -> None:
+        self._file, self._head = file, head
         self.past = past
 
     @classmethod
@@ -72,21 +73,19 @@ class BatchJournal:
         except OSError as error:
             raise ConfigurationError(f"{path} can't be written: {error.strerror}.") from None
         try:
-            if not lock(file):
+            if not lock(file) or not os.fstat(file.fileno()).st_nlink:  # its owner has just removed it
                 raise ConfigurationError(f"Another process is at work on this batch ({folder}).")
             content = path.read_bytes()
             whole = content[: content.rfind(b"\n") + 1]
             file.truncate(len(whole))
             lines = _read(whole, path)
-            if not lines:
-                lines = [{"batch": _SCHEMA, "digest": digest, "asked": asked}]
-                file.write(_line(lines[0]))
-            if lines[0].get("digest") != digest:
+            head = {"batch": _SCHEMA, "digest": digest, "asked": asked}
+            if lines and lines[0].get("digest") != digest:
                 raise ConfigurationError(
                     f"{folder} has the runs of another batch (another question, model or option; it asked "
                     f"{lines[0].get('asked')!r}): name other results."
                 )
-            return cls(file, _past(lines))
+            return cls(file, _past(lines), b"" if lines else _line(head))
         except BaseException:
             file.close()
             raise
@@ -114,10 +113,13 @@ class BatchJournal:
         """Wait until all of it is on the disk, and let go of it."""
         with contextlib.suppress(OSError):
             os.fsync(self._file.fileno())
+            if self._head:
+                Path(self._file.name).unlink()  # still locked, so that nobody has begun in it
         self._file.close()
 
     def _append(self, data: dict[str, Any]) -> None:
-        rest = memoryview(_line(data))
+        rest = memoryview(self._head + _line(data))
+        self._head = b""
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -63,17 +62,14 @@ class Judging:
         whole.carry_on(Usage(input_tokens=past.judge_tokens), past.judge_cost, 0, 0.0)
         self._again = {digest for digest, it in past.verdicts.items() if it.score is None} if retries else set()
 
-    async def prepare(self, items: Sequence[Item]) -> None:
-        """See to it that the judge's own server is there, where it has to be asked.
+    async def prepare(self) -> None:
+        """See to it that the judge's own server is there.
 
         Raises
         ------
         ModelError
             It is not, or has no such model.
         """
-        rows = self._journal.past.rows
-        if not any(item.identity not in rows or self.lacks(item, rows[item.identity]) for item in items):
-            return
         failed: Exception | None = None
         try:
             await self._judge.routing.prepare(lambda text: None, asyncio.Event(), self._whole.limits.max_seconds)

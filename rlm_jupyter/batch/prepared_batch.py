@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.approval import check_attended
 from rlm_jupyter.run.arguments import check_models
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.run.settings import Settings, refuse_absent
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 
@@ -100,14 +101,13 @@ class PreparedBatch:
 
     async def run(self, on_progress: OnProgress | None) -> BatchResult:
         """Do what is missing of it; parameters as for `InBatches.batch`."""
-        results, folder = self.results, self.results.folder
+        results, folder, whole = self.results, self.results.folder, Ledger(self.limits)
+        workers = self._workers(whole)
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"{folder} can't be made: {error.strerror}.") from None
         atomic.sweep_once(folder.parent)
-        whole = Ledger(self.limits)
-        workers = self._workers(whole)
         journal = BatchJournal.open(folder, self.digest, self.prompt[:200])
         try:
             results.check_ours(journal.past.written)
@@ -125,15 +125,14 @@ class PreparedBatch:
                 on_progress=on_progress or display.usual(),
                 workers=workers,
             )
+            await engine.take_up()
             async with AsyncExitStack() as stack:
-                if judging is not None:
-                    await judging.prepare(self.items)
-                    await stack.enter_async_context(judging.lease())
-                if workers is not None:
-                    await stack.enter_async_context(workers)
+                await self._make_ready(engine, judging, workers, stack)
                 await engine.run()
         finally:
             journal.close()
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # it is empty where nothing was begun
         rows = [row for row in engine.rows() if row.row is not None]
         scores = [row.score for row in rows if row.score is not None]
         return BatchResult(
@@ -147,6 +146,27 @@ class PreparedBatch:
             accuracy=None if self.scoring is None else Accuracy.of(scores),
             judge=None if judging is None else judging.bill(rows),
         )
+
+    async def _make_ready(
+        self, engine: Engine, judging: Judging | None, workers: Workers | None, stack: AsyncExitStack
+    ) -> None:
+        """See to it that the models that have to be asked are there, before an item is begun.
+
+        Raises
+        ------
+        ConfigurationError
+            One's own server is not there, or has no such model; or a worker can't do it.
+        """
+        try:
+            if workers is None and engine.asks_model:
+                await refuse_absent(self.settings)
+            if judging is not None and engine.asks_judge:
+                await judging.prepare()
+                await stack.enter_async_context(judging.lease())
+        except ModelError as error:
+            raise ConfigurationError(str(error)) from None
+        if workers is not None and engine.asks_model:
+            await stack.enter_async_context(workers)
 
     def _judging(self, journal: BatchJournal, whole: Ledger) -> Judging | None:
         """Return what asks a judge; `None`: there is none."""

@@ -27,8 +27,8 @@ from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.run.result import result_of
-from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.run.settings import Settings, refuse_absent
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Usage
 
@@ -111,7 +111,7 @@ def work(task: Task) -> Attempt:
     except Exception as error:  # noqa: BLE001  code of the user's is imported, which may not be there
         return Attempt(unusable=f"what it is to do can't be read there ({type(error).__name__}: {error})")
     if task.item is None:
-        return Attempt()
+        return Attempt(unusable=_absent(settings))
     doing = background.submit(_until_silent(settings, task, task.item, folder))
     _under_way.add(doing)
     parent.end_with_it(_is_busy)
@@ -131,6 +131,15 @@ _under_way: set[concurrent.futures.Future[Attempt]] = set()
 
 def _is_busy() -> bool:
     return bool(_under_way)
+
+
+def _absent(settings: Settings) -> str:
+    """Return why the model can't be asked from here; empty: it can, or its server is busy, or loads it."""
+    try:
+        background.submit(refuse_absent(settings)).result()
+    except ModelError as error:
+        return str(error).rstrip(".")
+    return ""
 
 
 @lru_cache(maxsize=8)

@@ -36,6 +36,7 @@ from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from tests.runs.test_batches import WORDS, rows
 from tests.runs.test_batches import here as here
+from tests.support.local_servers import LocalServer
 from tests.support.loopback import Fault, Loopback, Said
 
 pytestmark = pytest.mark.slow
@@ -284,7 +285,7 @@ async def test_a_worker_that_can_not_do_it_says_why(here: Path, monkeypatch: pyt
 
 def test_what_can_not_be_handed_out_is_said_before_anything_is_spent(processes: ProcessPoolExecutor) -> None:
     items: Any = {"prompt": "?", "context": "word", "out": "results.jsonl"}
-    with server_of(UPPER) as server:
+    with server_of(UPPER) as server, LocalServer(kind="vllm") as own:
         for rlm, executor, said in (
             (RLM("openai/any", base_url=server.openai_url), 3, "executor is a concurrent.futures.Executor"),
             (
@@ -293,13 +294,18 @@ def test_what_can_not_be_handed_out_is_said_before_anything_is_spent(processes: 
                 r"holds a key that was handed over \(api_key\)",
             ),
             (RLM(ScriptedModel([lambda _: UPPER, threading.Lock()])), processes, "can't be handed to workers"),  # type: ignore[list-item]
+            (
+                RLM("vllm/nothere", base_url=own.url),
+                processes,
+                r"^A worker can't do this batch: vllm/nothere: vLLM at \S+ serves coder, not that model\.$",
+            ),
         ):
             with pytest.raises(ConfigurationError, match=said) as caught:
                 rlm.batch(WORDS, executor=executor, **items)  # type: ignore[arg-type]
             assert "sk-secret" not in str(caught.value)
             assert "\n" not in str(caught.value)
-        assert server.requests == []
-    assert not Path("results.jsonl").exists()
+        assert server.requests == own.requests == []
+    assert list(Path().iterdir()) == []
 
 
 def test_what_an_attempt_since_has_left() -> None:

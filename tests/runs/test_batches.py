@@ -23,7 +23,7 @@ import polars as pl
 import psutil
 import pytest
 
-from rlm_jupyter import RLM, Limits
+from rlm_jupyter import RLM, Judge, Limits
 from rlm_jupyter.batch.outcome import BatchResult
 from rlm_jupyter.batch.scoring import Scoring, wilson
 from rlm_jupyter.frontends.cli.main import main
@@ -33,6 +33,7 @@ from rlm_jupyter.record.journal_lock import lock
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.values import Message
 from tests.runs.test_magics import execute
+from tests.support.local_servers import LocalServer, nobody
 from tests.support.loopback import Fault, Loopback, Said
 
 pytestmark = pytest.mark.slow
@@ -136,6 +137,59 @@ def test_a_key_that_is_refused_stops_the_batch_at_once_and_the_same_call_goes_on
         result = ask(model, items, context="text", key=None)
     assert [row.answer for row in result.rows] == [word.upper() for word in items]
     assert not result.stopped
+
+
+def own(server: LocalServer, name: str = "coder", **options: Any) -> RLM:
+    return RLM(f"{server.kind}/{name}", base_url=server.url, **options)
+
+
+BATCH: dict[str, Any] = {"prompt": "Upper case?", "context": "word", "out": "results.jsonl", "expected": "word"}
+
+
+@pytest.mark.parametrize("wrong", ["model", "sub_model", "judge", "server", "judge_server"])
+def test_a_model_that_is_not_there_is_said_before_the_first_row_and_holds_no_name(wrong: str) -> None:
+    with LocalServer([UPPER], kind="vllm") as server, nobody() as address:
+        sub = "vllm/nothere" if wrong == "sub_model" else None
+        rlm = own(server, "nothere" if wrong == "model" else "coder", sub_model=sub)
+        if wrong == "server":
+            rlm = RLM("vllm/coder", base_url=address)
+        url = address if wrong == "judge_server" else server.url
+        judge = Judge(f"vllm/{'nothere' if wrong == 'judge' else 'coder'}", base_url=url)
+        score: Any = judge if "judge" in wrong else "exact"
+        said = f"no connection to {address}" if "server" in wrong else "serves coder, not that model."
+        told: list[Any] = []
+        with pytest.raises(ConfigurationError, match=said) as error:
+            rlm.batch(WORDS, score=score, **BATCH, on_progress=told.append)
+        assert "\n" not in str(error.value)
+        assert (server.requests, told, list(Path().iterdir())) == ([], [], [])
+        assert not own(server).batch(WORDS, **BATCH).failed
+
+
+def test_what_is_done_needs_no_server_and_what_is_missing_waits_for_one_that_loads() -> None:
+    with LocalServer([UPPER]) as server:
+        done = own(server).batch(WORDS[:2], **BATCH)
+    assert own(server).batch(WORDS[:2], **BATCH).rows == done.rows
+    assert own(server).batch([*WORDS[:2], {"word": None}], **BATCH).failed[0].error
+    before = Path("results.jsonl").read_bytes()
+    with pytest.raises(ConfigurationError, match="no connection to"):
+        own(server).batch(WORDS, **BATCH)
+    assert Path("results.jsonl").read_bytes() == before
+    with LocalServer([UPPER], loading=0.5) as server:
+        assert [row.answer for row in own(server).batch(WORDS, **BATCH).rows] == ["ONE", "TWO", "THREE"]
+
+
+@pytest.mark.parametrize("wrong", [["--judge-model", "vllm/nothere"], ["-m", "vllm/nothere"]])
+def test_on_the_command_line_a_model_that_is_not_there_is_a_wrong_option(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    items_file()
+    with LocalServer(kind="vllm") as server:
+        options = ["-m", "vllm/coder", "--base-url", server.url, "--expected", "word", "--score", "judge"]
+        assert main([*command(*options, "--judge-model", "vllm/coder", *wrong)[3:]]) == 2
+        said = f"vllm/nothere: vLLM at {server.openai_url} serves coder, not that model."
+        assert capsys.readouterr().err == f"jupyter rlm: {said}\n"
+        assert server.requests == []
+    assert [path.name for path in Path().iterdir()] == ["items.jsonl"]
 
 
 def test_where_no_kernel_starts_the_batch_stops_and_nothing_is_asked() -> None:
