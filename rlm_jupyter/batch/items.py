@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlm_jupyter.batch.prompt_template import ContextColumn, MissingValueError, PromptTemplate, check_columns, value_of
+from rlm_jupyter.batch.prompt_template import (
+    ContextColumn,
+    MissingValueError,
+    PromptTemplate,
+    check_columns,
+    listed,
+    value_of,
+)
 from rlm_jupyter.batch.rows import BadRow
 from rlm_jupyter.record.slug import slug
 from rlm_jupyter.run.context import Context
@@ -82,13 +89,17 @@ class RowQuestion:
         Raises
         ------
         ConfigurationError
-            No row can be read or has a column that is named, or two have one key.
+            No row can be read or has a column that is named, none is named by question or context, or two have one key.
         """
         if rows and all(isinstance(row, BadRow) for row in rows):
             raise ConfigurationError(f"No item can be read: {getattr(rows[0], 'why', '')}.")
         known = dict.fromkeys(str(name) for row in rows for name in row)
-        columns = [*self._prompt.columns, *(self._context.columns if self._context else ()), *more]
-        check_columns([*columns, *([self._key] if self._key else [])], known)
+        columns = [*self._prompt.columns, *(self._context.columns if self._context else ())]
+        check_columns([*columns, *more, *([self._key] if self._key else [])], known)
+        if not columns:
+            what = "Each row would be asked the same: name a column in the prompt, as "
+            what, there = f"{what}{{{next(iter(known), 'text')}}}, or by", listed(known)
+            raise ConfigurationError(f"{what} context; {there}.", command=f"{what} --context; {there}.")
         seen: dict[str, int] = {}
         items: list[Item] = []
         for number, row in enumerate(rows):

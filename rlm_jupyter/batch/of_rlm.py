@@ -65,7 +65,7 @@ class InBatches(ABC):
             moment. The notebooks of the runs are in the folder `OUT.batch` beside it.
         context
             What the question is about: a column, whatever it holds; a template; `@` before either: the path of a file
-            or folder. Default: nothing but the question.
+            or folder. Default: nothing but the question, which then names a column.
         key
             The column that names an item in the results. Default: a digest of what is asked.
         answer

@@ -116,8 +116,12 @@ def check_columns(wanted: Collection[str], known: Collection[str]) -> None:
         Names it, and those that there are.
     """
     for name in wanted:
-        if not known:
-            raise ConfigurationError(f"No row has a column {name!r}: there is no column with a name.")
         if name not in known:
-            shown = ", ".join(map(str, list(known)[:20]))
-            raise ConfigurationError(f"No row has a column {name!r}; the columns are: {shown}.")
+            raise ConfigurationError(f"No row has a column {name!r}; {listed(known)}.")
+
+
+def listed(columns: Collection[str]) -> str:
+    """Say which columns there are, in quotes: a blank belongs to the name."""
+    if not columns:
+        return "there is no column with a name"
+    return f"the columns are: {', '.join(map(repr, list(columns)[:20]))}"

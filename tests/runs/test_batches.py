@@ -326,7 +326,15 @@ def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"prompt": "Who is {nobody}?"}, "No row has a column 'nobody'; the columns are: id, word."),
+        ({"prompt": "Who is {nobody}?"}, "No row has a column 'nobody'; the columns are: 'id', 'word'."),
+        ({"items": [{"word ": "a"}]}, "No row has a column 'word'; the columns are: 'word '."),
+        (
+            {"context": None},
+            "Each row would be asked the same: name a column in the prompt, as {id}, or by context; the columns are: "
+            "'id', 'word'.",
+        ),
+        ({"context": "{{word}}"}, "Each row would be asked the same"),
+        ({"items": ["one", "two"], "context": None, "key": None}, "as {text}, or by context; the columns are: 'text'."),
         ({"context": "{nobody}"}, "No row has a column 'nobody'"),
         ({"key": "nobody"}, "No row has a column 'nobody'"),
         ({"expected": "nobody"}, "No row has a column 'nobody'"),
@@ -579,6 +587,11 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         (["--batch-max-cost", "0"], "--batch-max-cost 0: it must be more than zero."),
         (["--batch-max-tokens", "0"], "--batch-max-tokens 0: it must be more than zero."),
         (["--batch-max-seconds", "-1"], "--batch-max-seconds -1: it must be more than zero."),
+        (
+            ["--context", "{{word}}"],
+            "Each row would be asked the same: name a column in the prompt, as {id}, or by --context; the columns are: "
+            "'id', 'word'.",
+        ),
     ],
 )
 def test_options_are_refused_by_their_own_names(

@@ -50,7 +50,7 @@ def test_where_no_row_can_be_read_the_first_one_says_why(tmp_path: Path) -> None
     assert refused(path) == "No item can be read: line 2 of items.csv has more values than there are columns."
     path = csv_file(tmp_path, "no JSON\n[1]\n", "items.jsonl")
     assert refused(path).startswith("No item can be read: line 1 of items.jsonl is no JSON (Expecting value")
-    assert refused(csv_file(tmp_path, ",\n1,one\n")) == "No row has a column 'text': there is no column with a name."
+    assert refused(csv_file(tmp_path, ",\n1,one\n")) == "No row has a column 'text'; there is no column with a name."
 
 
 @pytest.mark.parametrize(
