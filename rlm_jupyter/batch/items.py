@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlm_jupyter.batch.asked import Asked
 from rlm_jupyter.batch.prompt_template import (
     ContextColumn,
     MissingValueError,
@@ -71,12 +72,19 @@ class RowQuestion:
         self._context = None if context is None else ContextColumn(context)
         self._key = key
 
-    def digest(self, settings: Settings) -> str:
-        """Digest all that results depend on but the rows; neither limits nor where the model is served count."""
+    def asked(self, settings: Settings) -> Asked:
+        """Return all that results depend on but the rows; neither limits nor where the model is served count."""
         plain = replace(settings, limits=Limits(), served=(None, None))
-        asked = [request_digest(plain, self._prompt.text, Context(None)), self._key]
-        asked.append(None if self._context is None else self._context.text)
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        context = None if self._context is None else self._context.text
+        asked = [request_digest(plain, self._prompt.text, Context(None)), self._key, context]
+        return Asked(
+            prompt=self._prompt.text,
+            context=context,
+            key=self._key,
+            models=", ".join(model.name for model in settings.routing.models),
+            answer="" if settings.answer is None else json.dumps(settings.answer.schema, sort_keys=True),
+            digest=hashlib.sha256(json.dumps(asked).encode()).hexdigest(),
+        )
 
     def items(self, rows: Sequence[Mapping[str, Any]], more: Sequence[str] = ()) -> list[Item]:
         """Return what is asked about the rows.

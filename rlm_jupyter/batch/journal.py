@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from rlm_jupyter.batch.asked import Asked
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.judge import Judgement
 from rlm_jupyter.batch.row import ResultRow
@@ -16,7 +17,7 @@ from rlm_jupyter.record.journal_lock import lock
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 
 _NAME = "journal.jsonl"
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 @dataclass
@@ -50,17 +51,15 @@ class BatchJournal:
         self.past = past
 
     @classmethod
-    def open(cls, folder: Path, digest: str, asked: str) -> Self:
+    def open(cls, folder: Path, asked: Asked) -> Self:
         """Begin a journal, or go on with one; a line that was torn off is removed first.
 
         Parameters
         ----------
         folder
             That of the batch; it exists.
-        digest
-            Of what is asked.
         asked
-            The same in words, for people.
+            By which it is known again.
 
         Raises
         ------
@@ -79,11 +78,11 @@ class BatchJournal:
             whole = content[: content.rfind(b"\n") + 1]
             file.truncate(len(whole))
             lines = _read(whole, path)
-            head = {"batch": _SCHEMA, "digest": digest, "asked": asked}
-            if lines and lines[0].get("digest") != digest:
+            head = {"batch": _SCHEMA, "asked": asdict(asked)}
+            if lines and (there := Asked(**lines[0]["asked"])).digest != asked.digest:
                 raise ConfigurationError(
-                    f"{folder} has the runs of another batch (another question, model or option; it asked "
-                    f"{lines[0].get('asked')!r}): name other results."
+                    f"{folder} has the runs of another batch ({there.unlike(asked)}): ask the same, or name other "
+                    "results."
                 )
             return cls(file, _past(lines), b"" if lines else _line(head))
         except BaseException:

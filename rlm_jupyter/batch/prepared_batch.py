@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.batch import display
+from rlm_jupyter.batch.asked import Asked
 from rlm_jupyter.batch.engine import Engine
 from rlm_jupyter.batch.items import Item, RowQuestion
 from rlm_jupyter.batch.journal import BatchJournal
@@ -42,8 +43,7 @@ class PreparedBatch:
     items: list[Item]
     results: ResultsFile
     limits: Limits
-    digest: str
-    prompt: str
+    asked: Asked
     concurrency: int
     retries: bool
     scoring: Scoring | None
@@ -95,9 +95,8 @@ class PreparedBatch:
         judge = None if scoring is None or scoring.judge is None else ReadyJudge(scoring.judge, settings, whole)
         results = ResultsFile(out, settings.answer)
         prepared = question.items(read_rows(items), [] if scoring is None else scoring.columns)
-        digest = question.digest(settings)
-        retries = retry == "failed"
-        return cls(settings, prepared, results, whole, digest, prompt, concurrency, retries, scoring, executor, judge)
+        asked, retries = question.asked(settings), retry == "failed"
+        return cls(settings, prepared, results, whole, asked, concurrency, retries, scoring, executor, judge)
 
     async def run(self, on_progress: OnProgress | None) -> BatchResult:
         """Do what is missing of it; parameters as for `InBatches.batch`."""
@@ -108,7 +107,7 @@ class PreparedBatch:
         except OSError as error:
             raise ConfigurationError(f"{folder} can't be made: {error.strerror}.") from None
         atomic.sweep_once(folder.parent)
-        journal = BatchJournal.open(folder, self.digest, self.prompt[:200])
+        journal = BatchJournal.open(folder, self.asked)
         try:
             results.check_ours(journal.past.written)
             judging = self._judging(journal, whole)

@@ -24,6 +24,7 @@ import psutil
 import pytest
 
 from rlm_jupyter import RLM, Judge, Limits
+from rlm_jupyter.batch.items import RowQuestion
 from rlm_jupyter.batch.outcome import BatchResult
 from rlm_jupyter.batch.scoring import Scoring, wilson
 from rlm_jupyter.frontends.cli.main import main
@@ -321,6 +322,35 @@ def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
     with pytest.raises(ConfigurationError, match="is not what this batch has written"):
         ask(scripted(), out="other.jsonl")
     assert Path("other.jsonl").read_text() == "mine"
+
+
+def test_a_long_prompt_that_differs_where_it_is_not_shown_is_another() -> None:
+    first, other = (RowQuestion(f"{'a' * 200}{letter}{'a' * 200}", "word", None) for letter in "bc")
+    settings = RLM(scripted()).settings
+    assert first.asked(settings).unlike(other.asked(settings)) == "another prompt"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"key": None}, "key: 'id' there, none here"),
+        ({"key": None, "context": "id"}, "context: 'word' there, 'id' here; key: 'id' there, none here"),
+        ({"prompt": "Lower case?"}, "prompt: 'Upper case?' there, 'Lower case?' here"),
+        ({"model": ScriptedModel([], name="other")}, "models: 'scripted/replies' there, 'other' here"),
+        ({"answer": int}, "answers of another type"),
+        ({"strategy": "auto"}, "another option"),
+    ],
+)
+def test_wherein_another_batch_differs_is_said(options: dict[str, Any], said: str) -> None:
+    ask(scripted())
+    given = {"prompt": "Upper case?", "context": "word", "out": "results.jsonl", "key": "id"} | options
+    rlm = RLM(given.pop("model", scripted()), strategy=given.pop("strategy", "loop"))
+    with pytest.raises(ConfigurationError) as error:
+        rlm.batch(WORDS, **given)
+    folder = Path("results.jsonl.batch").absolute()
+    assert str(error.value) == (
+        f"{folder} has the runs of another batch ({said}): ask the same, or name other results."
+    )
 
 
 @pytest.mark.parametrize(
