@@ -31,7 +31,7 @@ interface Command {
   caption: string;
   icon?: LabIcon;
   /** Whether there is something to do. */
-  when: (run: RunModel) => boolean;
+  when: (run: RunModel, notebook: LiveNotebook) => boolean;
   /** It needs no kernel: a run that is known from the notebook alone will do. */
   isForSaved?: boolean;
   run: (notebook: LiveNotebook, run: RunModel) => unknown;
@@ -98,7 +98,7 @@ function decidingCommands(trans: TranslationBundle): Command[] {
       id: 'rlm:approve',
       label: trans.__('Run the Cell That Waits'),
       caption: trans.__('Run the cell that waits, as it stands there now'),
-      when,
+      when: (run, notebook) => run.isAsking && notebook.canApprove(run),
       run: (notebook, run) => notebook.steering.approve(run)
     },
     {
@@ -140,13 +140,14 @@ function addRunCommand({ commands, current }: Place, command: Command): void {
     caption: command.caption,
     icon: command.icon,
     isEnabled: () => {
-      const run = meant(current());
-      return run !== undefined && command.when(run);
+      const notebook = current();
+      const run = meant(notebook);
+      return notebook !== undefined && run !== undefined && command.when(run, notebook);
     },
     execute: () => {
       const notebook = current();
       const run = meant(notebook);
-      return notebook && run && command.when(run) ? command.run(notebook, run) : undefined;
+      return notebook && run && command.when(run, notebook) ? command.run(notebook, run) : undefined;
     }
   });
 }

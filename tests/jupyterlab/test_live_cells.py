@@ -457,6 +457,44 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
 
 
 @pytest.mark.slow
+def test_a_cell_that_waits_is_not_run_while_it_is_not_to_be_seen(opened: Open, model: Waiting) -> None:
+    model.play([f"```repl\nprint('cell {n}')\n```" for n in range(3)], opened=3)
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
+    page.run("user-1")
+    page.run("user-2")
+    run = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar .rlm-approve")
+    strip = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-proposal")
+    cell = waiting(page)
+    for command in ("notebook:delete-cell", "notebook:change-cell-to-markdown"):
+        page.command(command, on=cell["id"])
+        page.until(lambda: run.is_disabled(), "that it can't be run")
+        assert "not in the notebook as a code cell" in (run.get_attribute("title") or "")
+        assert not strip.count()
+        page.picture(command.partition(":")[2], 300)
+        page.command("rlm:approve")
+        page.command("notebook:undo-cell-action")
+        page.until(lambda: run.is_enabled() and strip.count(), "its buttons are back")
+        assert waiting(page)["source"] == "print('cell 0')"
+    # refused meanwhile, it does not wait when it comes back
+    page.command("notebook:delete-cell", on=cell["id"])
+    page.until(lambda: run.is_disabled(), "that it can't be run")
+    page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar .rlm-refuse").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Refuse").click()
+    assert waiting(page)["source"] == "print('cell 1')"
+    page.command("notebook:undo-cell-action")
+    page.until(
+        lambda: {c["metadata"]["rlm"]["status"] for c in page.live("code")} == {"skipped", "proposed"}, "what it is by now"
+    )
+    strip.get_by_role("button", name="Run:").click()
+    page.until(lambda: any(texts(c) == "cell 1\n" for c in page.live("code")), "what is seen is run")
+    assert not any("cell 0" in texts(c) for c in page.live("code"))
+    page.until(lambda: waiting(page)["source"] == "print('cell 2')", "the next one waits")
+    page.command("rlm:stop")
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='cancelled']").count(), "the end")
+    assert not page.errors
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("_full_windowing")
 def test_a_cell_that_waits_out_of_view_has_its_buttons_where_it_is_and_is_approved_from_afar(
     opened: Open, model: Waiting

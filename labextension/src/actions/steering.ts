@@ -25,7 +25,7 @@ export type AskText = (title: string, label: string, button: string) => Promise<
 export interface NotebookAccess {
   /** Interrupt the kernel, where it waits for this run. */
   interrupt(run: RunModel): Promise<void> | undefined;
-  /** What a cell says now. */
+  /** What a code cell says now; `undefined`: there is none. */
   source(cellId: string): string | undefined;
   /** The notebook's kernel. */
   kernel(): Kernel.IKernelConnection | null | undefined;
@@ -138,10 +138,10 @@ export class Steering {
   approve(run: RunModel, all = false): void {
     const cell = run.proposed;
     const { call } = run.facts;
+    const source = cell && this._notebook.source(cell.id);
     if (call) {
       this.ask(run, { type: 'approve', call: call.id, all });
-    } else if (cell) {
-      const source = this._notebook.source(cell.id) ?? cell.source;
+    } else if (cell && source !== undefined) {
       this.ask(run, { type: 'approve', cell: cell.id, ...(source === cell.source ? {} : { edited: source }) });
     }
   }

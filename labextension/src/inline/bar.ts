@@ -167,13 +167,15 @@ export class RunBar extends Widget {
     if (!button) {
       return;
     }
-    const isFolded = this._actions.isFolded();
-    const [label, caption] = labelsOf(name, { isFolded, isCall: this.run.facts.call !== null }, this._trans);
-    if (button.textContent !== label) {
+    const [isFolded, canApprove] = [this._actions.isFolded(), this._actions.canApprove()];
+    const state = { isFolded, isCall: this.run.facts.call !== null, canApprove };
+    const [label, caption] = labelsOf(name, state, this._trans);
+    if (button.textContent !== label || button.title !== caption) {
       button.textContent = label;
       button.title = caption;
       button.setAttribute('aria-label', `${label}: ${caption}`);
     }
+    button.disabled = name === 'approve' && !canApprove;
     if (name === 'fold') {
       button.setAttribute('aria-expanded', `${!isFolded}`);
     }

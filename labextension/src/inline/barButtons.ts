@@ -17,6 +17,8 @@ export interface Actions {
   refuse(): void;
   /** Whether the run's cells are hidden. */
   isFolded(): boolean;
+  /** Whether what waits for approval is there to be seen. */
+  canApprove(): boolean;
   /** What came of what was asked last. */
   said(): string;
   /** Go to the cell that waits for approval. */
@@ -26,12 +28,22 @@ export interface Actions {
   /** Whether the notebook has all that the page knows of the run. */
   isWritten(): boolean;
 }
-export type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'said' | 'showProposed' | 'showFailed'>;
+export type Name = Exclude<
+  keyof Actions,
+  'isFolded' | 'canApprove' | 'isWritten' | 'said' | 'showProposed' | 'showFailed'
+>;
+
+/** What a button's name depends on. */
+interface State {
+  isFolded: boolean;
+  isCall: boolean;
+  canApprove: boolean;
+}
 
 /** What a button is called, and what it does. */
 export function labelsOf(
   name: Name,
-  { isFolded, isCall }: { isFolded: boolean; isCall: boolean },
+  { isFolded, isCall, canApprove }: State,
   trans: TranslationBundle
 ): [string, string] {
   switch (name) {
@@ -54,6 +66,10 @@ export function labelsOf(
     case 'remove':
       return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
     case 'approve':
+      if (!canApprove) {
+        const caption = trans.__('The cell that waits is not in the notebook as a code cell: undo that, or refuse it');
+        return [trans.__('Run'), caption];
+      }
       return isCall
         ? [trans.__('Call'), trans.__('Make the call that waits')]
         : [trans.__('Run'), trans.__('Run the cell that waits, as it stands there now')];

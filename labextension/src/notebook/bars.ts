@@ -14,6 +14,7 @@ export interface BarActions {
   steering: Steering;
   fold: (run: RunModel) => void;
   isFolded: (run: RunModel) => boolean;
+  canApprove: (run: RunModel) => boolean;
   showProposed: (run: RunModel) => void;
   showFailed: (run: RunModel) => void;
   isWritten: (run: RunModel) => boolean;
@@ -59,6 +60,7 @@ export class Bars {
         limits: () => void steering.limits(model),
         fold: () => actions.fold(model),
         isFolded: () => actions.isFolded(model),
+        canApprove: () => actions.canApprove(model),
         said: () => steering.acknowledge(model),
         showProposed: () => actions.showProposed(model),
         showFailed: () => actions.showFailed(model),
@@ -91,7 +93,7 @@ export class Bars {
       return;
     }
     const widget = cell && this._widget(cell.id);
-    if (!cell || !widget) {
+    if (!cell || !widget || !this._actions.canApprove(run)) {
       return;
     }
     const { steering } = this._actions;
@@ -110,7 +112,7 @@ export class Bars {
   /** Below the cell that makes a call, or that asked for the child that makes it. */
   private _proposeCall(run: RunModel, call: NonNullable<RunModel['facts']['call']>): void {
     const running = [...run.own].reverse().find(cell => cell.status === 'running');
-    const widget = this._widget(running?.id ?? run.parent);
+    const widget = (running && this._widget(running.id)) ?? this._widget(run.parent);
     if (!widget) {
       return;
     }

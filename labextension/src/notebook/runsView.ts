@@ -8,7 +8,7 @@ import type { Shown } from '../protocol/messages';
 /** What one view of the notebook does for its runs. */
 export interface View {
   readonly panel: NotebookPanel;
-  /** What a cell says now. */
+  /** What a code cell says now; `undefined`: there is none. */
   source(cellId: string): string | undefined;
   /** Whether the cell that asked still waits for its run. */
   isWaiting(run: RunModel): boolean;

@@ -90,6 +90,7 @@ export class LiveNotebook implements View {
       this._labels.start();
       this.runs.forEach(run => this.draw(run, []));
       this._saved.start();
+      panel.content.model?.cells.changed.connect(this._soon, this);
     });
   }
 
@@ -199,7 +200,13 @@ export class LiveNotebook implements View {
   }
 
   source(cellId: string): string | undefined {
-    return this._writer.widget(cellId)?.model.sharedModel.getSource();
+    const model = this._writer.widget(cellId)?.model;
+    return model?.type === 'code' ? model.sharedModel.getSource() : undefined;
+  }
+
+  /** Whether what waits for approval is there to be seen: a call, or a cell that stands in the notebook as code. */
+  canApprove({ facts, proposed }: RunModel): boolean {
+    return facts.call !== null || (proposed !== undefined && this.source(proposed.id) !== undefined);
   }
 
   /** Then an interrupt reaches the run. */
@@ -298,12 +305,33 @@ export class LiveNotebook implements View {
     }
   }
 
+  /** Deleted, moved, undone. */
+  private _soon(_: unknown, { newValues }: { newValues: ICellModel[] }): void {
+    window.setTimeout(() => {
+      if (!this.panel.isDisposed) {
+        newValues.forEach(model => this._renew(model));
+        this.runs.filter(run => !run.isOver).forEach(run => this.draw(run, []));
+      }
+    });
+  }
+
+  /** A cell that was out of the notebook while it was decided about does not wait any more. */
+  private _renew(model: ICellModel): void {
+    const mark = markOf(model);
+    const run = mark?.status === 'proposed' ? this._runs.get(mark.run) : undefined;
+    const cell = run?.cell(model.id);
+    if (run && cell && cell.status !== 'proposed') {
+      this._writer.follow(run, [{ kind: 'done', cell }]);
+    }
+  }
+
   /** What the buttons of a run's bar do. */
   private _actions(): BarActions {
     return {
       steering: this.steering,
       fold: model => this.fold(model.parent),
       isFolded: model => this.isFolded(model.parent),
+      canApprove: model => this.canApprove(model),
       showProposed: model => void (model.proposed && this.jump(model.proposed.id)),
       showFailed: model => void this.jump(firstFailed(model)?.id ?? model.parent),
       // any view's writer is the one that writes for all of them
