@@ -314,6 +314,7 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
         "Errors only|^$",
         "needle",
         "^Cell$",
+        "^Stop$",
         "^Notebook$",
         "^Export ipynb$",
         "^Export HTML$",
@@ -332,6 +333,25 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     page.until(lambda: page.live("answer"), "the answer")
     page.page.evaluate("window.jupyterapp.shell.collapseRight()")
     assert "haystack" in texts(page.live("code")[0])
+    assert not page.errors
+
+
+def test_a_run_whose_cell_is_deleted_is_stopped_from_the_panel(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, FINAL], opened=1)
+    page = opened("text = 'x' * 10", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "an iteration")
+    page.command("notebook:delete-cell", on="user-2")
+    page.until(lambda: not bar_of(page).count(), "the bar is gone with its cell")
+    page.command("rlm:runs")
+    stop = page.page.locator("#rlm-runs").get_by_role("button", name="Stop")
+    page.until(lambda: stop.count(), "Stop")
+    page.picture("panel-stop", 300)
+    stop.click()
+    page.until(lambda: page.page.locator("#rlm-runs [data-rlm-outcome='cancelled']").count(), "the run is over")
+    assert not stop.count()
+    page.page.evaluate("window.jupyterapp.shell.collapseRight()")
     assert not page.errors
 
 

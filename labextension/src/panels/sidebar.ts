@@ -152,6 +152,7 @@ export class RunsPanel extends Widget {
 
   private readonly _treeActions: TreeActions = {
     jump: cellId => void this._notebook?.jump(cellId),
+    stop: run => this._notebook?.steering.stop(run),
     show: place => void this._notebook?.show(place),
     export: (run, form) => this._notebook?.steering.export(run, form),
     showChild: (run, child, open) => this._notebook?.steering.ask(run, { type: 'child', child, open })

@@ -16,6 +16,7 @@ const LINE_CHARS = 60;
 /** What can be done from the tree. */
 export interface TreeActions {
   jump(cellId: string): void;
+  stop(run: RunModel): void;
   show(place: Place): void;
   export(run: RunModel, form: Form): void;
   showChild(run: RunModel, child: string, open: boolean): void;
@@ -191,7 +192,7 @@ export class RunTree {
   private _paintActions(): void {
     const trans = this._trans;
     const place = notebookOf(this.run);
-    const state = place?.path ?? '';
+    const state = `${this.run.isOver} ${place?.path ?? ''}`;
     if (this._offered === state) {
       return;
     }
@@ -199,6 +200,13 @@ export class RunTree {
     const go = this._button(trans.__('Cell'), trans.__('Go to the cell that asked'), 'cell');
     go.addEventListener('click', () => this._treeActions.jump(this.run.parent));
     this._actions.replaceChildren(go);
+    if (!this.run.isOver) {
+      // the bar is gone with the cell that asked
+      const stop = this._button(trans.__('Stop'), trans.__('End the run with the best answer so far'), 'stop');
+      stop.classList.add('rlm-stop');
+      stop.addEventListener('click', () => this._treeActions.stop(this.run));
+      this._actions.append(stop);
+    }
     if (place) {
       const open = this._button(trans.__('Notebook'), trans.__("Open the run's own notebook"), 'notebook');
       open.addEventListener('click', () => this._treeActions.show(place));
