@@ -82,4 +82,7 @@ test('the last outputs stand in the place of the progress, and what a person pri
   area.outputs = [stream('mine'), html('<div class="rlm mathjax_ignore rlm-under-way">Iteration 2</div>'), html('')];
   finishOutputs(area as unknown as Area, [html('Answered'), html('Rome')]);
   expect(area.outputs).toEqual([stream('mine'), html('Answered'), html('Rome')]);
+  area.outputs = [stream('mine'), html('<div class="rlm rlm-under-way">2 s</div>'), html('Rome')];
+  finishOutputs(area as unknown as Area, [html('Answered'), html('Rome')]);
+  expect(area.outputs).toEqual([stream('mine'), html('Answered'), html('Rome')]);
 });

@@ -457,6 +457,32 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
 
 
 @pytest.mark.slow
+def test_a_cell_that_is_moved_during_its_run_shows_and_saves_how_that_ended(opened: Open, model: Waiting) -> None:
+    commands = {
+        "moved": ["notebook:move-cell-up"],
+        "deleted and brought back": ["notebook:delete-cell", "notebook:undo-cell-action"],
+    }
+    page = opened("text = 'x' * 10", ASK)
+    page.run("user-1")
+    for how, steps in commands.items():
+        model.play([LOOK, FINAL], opened=1)
+        page.run("user-2")
+        page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "an iteration")
+        for command in steps:
+            page.command(command, on="user-2" if command is steps[0] else None)
+        model.let()
+        page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='answered']").count(), "the end")
+        cell = page.until_still(lambda: next(cell for cell in page.cells() if cell["id"] == "user-2"))
+        assert cell["execution_count"], how
+        page.command("docmanager:save")
+        [saved] = [cell for cell in json.loads(page.path.read_text())["cells"] if cell["id"] == "user-2"]
+        shown = ["".join(output["data"]["text/plain"]) for output in saved["outputs"]]
+        assert [text.partition(" ")[0] for text in shown if text] == ["Answered", "it"], (how, shown)
+        assert "rlm-under-way" not in json.dumps(saved), how
+    assert not page.errors
+
+
+@pytest.mark.slow
 def test_a_cell_that_waits_is_not_run_while_it_is_not_to_be_seen(opened: Open, model: Waiting) -> None:
     model.play([f"```repl\nprint('cell {n}')\n```" for n in range(3)], opened=3)
     page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))

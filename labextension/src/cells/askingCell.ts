@@ -1,4 +1,4 @@
-/** The cell that asked, in a page that was loaded while it was executed: Lab hears of it no more. */
+/** The cell that asked, where Lab has lost its outputs: the page was loaded, or the cell moved, in mid-run. */
 
 import { CodeCell } from '@jupyterlab/cells';
 import type { Cell } from '@jupyterlab/cells';
@@ -28,9 +28,9 @@ export function showUnderWay(cell: Cell | undefined, isUnderWay: boolean): void 
 
 /** Let it show what it shows in the end. */
 export function finish(cell: Cell | undefined, shown: Shown): void {
-  if (isUnheard(cell)) {
+  if (cell instanceof CodeCell) {
     finishOutputs(cell.model.outputs, shown.outputs);
     cell.model.trusted = true; // as when it is executed: they come from the kernel
-    cell.model.executionCount = shown.execution_count;
+    cell.model.executionCount ??= shown.execution_count;
   }
 }

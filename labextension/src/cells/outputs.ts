@@ -54,10 +54,14 @@ export function writeOutputs(
   }
 }
 
-/** Put what a cell shows in the end in the place of a run's progress, which nothing updates any more. */
+/**
+ * Put what a cell shows in the end in the place of a run's progress, which nothing updates any more. What of it has
+ * arrived by itself is not shown twice.
+ */
 export function finishOutputs(area: ICodeCellModel['outputs'], told: readonly Output[]): void {
   const there = area.toJSON() as unknown as Output[];
-  area.fromJSON(formatted([...there.filter(output => !isProgress(output)), ...told]));
+  const others = there.filter(output => !isProgress(output) && !told.some(one => isAlike(one, output)));
+  area.fromJSON(formatted([...others, ...told]));
 }
 
 /** The displays of a run under way: its headline, and the empty one below it. */

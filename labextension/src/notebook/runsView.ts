@@ -12,7 +12,7 @@ export interface View {
   source(cellId: string): string | undefined;
   /** Whether the cell that asked still waits for its run. */
   isWaiting(run: RunModel): boolean;
-  /** Whether the cell that asked has outputs and a number that this page has not heard. */
+  /** Whether the cell that asked has outputs that this page has not heard. */
   isUnheard(run: RunModel): boolean;
   /** Let the cell that asked show what it showed in the end. */
   finish(run: RunModel, shown: Shown): void;

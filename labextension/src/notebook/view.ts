@@ -215,12 +215,17 @@ export class LiveNotebook implements View {
     return widget instanceof CodeCell && widget.model.executionCount === null;
   }
 
+  /** One that was moved, or deleted and brought back, is another cell for Lab: it hears new outputs, and no updates. */
   isUnheard(run: RunModel): boolean {
-    return isUnheard(this._writer.widget(run.parent));
+    const widget = this._writer.widget(run.parent);
+    const asked = this._asked.get(run);
+    return isUnheard(widget) || (asked !== undefined && widget !== undefined && widget.model !== asked);
   }
 
   finish(run: RunModel, shown: Shown): void {
-    finish(this._writer.widget(run.parent), shown);
+    if (this.isUnheard(run)) {
+      finish(this._writer.widget(run.parent), shown);
+    }
   }
 
   write(run: RunModel, changes: Change[]): void {
@@ -271,6 +276,7 @@ export class LiveNotebook implements View {
   meet(run: RunModel): void {
     this._saved.forget(run.run);
     this._bars.remove(run);
+    this._asked.set(run, this._writer.widget(run.parent)?.model);
   }
 
   part(run: RunModel): void {
@@ -382,5 +388,7 @@ export class LiveNotebook implements View {
   private readonly _bars: Bars;
   private readonly _folds: Folds;
   private readonly _saved: SavedRuns;
+  /** The cells that asked, as they were when their runs began or were found. */
+  private readonly _asked = new WeakMap<RunModel, ICellModel | undefined>();
   private readonly _changed = new Signal<this, RunModel>(this);
 }
