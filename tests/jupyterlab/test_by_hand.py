@@ -254,6 +254,7 @@ def test_a_cell_of_a_run_that_goes_on_keeps_its_output_when_it_is_run(opened: Op
     assert "*" not in page.cell(look["id"]).locator(".jp-InputPrompt").inner_text()
     model.let()
     page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    page.until(lambda: "Edited, and not run" in strip.inner_text(), "that it can be run now")
     page.run(look["id"])
     page.until(lambda: "1235" in texts(page.live("code")[0]), "what it comes to")
     assert not page.errors

@@ -86,7 +86,21 @@ export class Executed implements IDisposable {
     return mark !== null && !this._runs.approval(model.id) && this._runs.isBusy(mark.run);
   }
 
+  /** A run is over: what was not run because it went on can be. */
+  end(run: string): void {
+    for (const [model, its] of this._early) {
+      if (its === run) {
+        this._early.delete(model);
+        this._edits.forget(model);
+      }
+    }
+  }
+
   private _askToWait(model: ICellModel): void {
+    const mark = markOf(model);
+    if (mark) {
+      this._early.set(model, mark.run);
+    }
     const words = this._trans.__('Not run: its run is still going on. Run it when that is over.');
     this._tell(model, words, false, this._scheduled <= 1);
   }
@@ -240,6 +254,8 @@ export class Executed implements IDisposable {
   }
 
   private readonly _before = new Map<ICellModel, Before>();
+  /** Cells that were executed while their runs went on. */
+  private readonly _early = new Map<ICellModel, string>();
   private readonly _taking: IDisposable;
   /** Cells that were scheduled in this task. */
   private _scheduled = 0;

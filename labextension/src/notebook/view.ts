@@ -255,6 +255,9 @@ export class LiveNotebook implements View {
     showUnderWay(this._writer.widget(run.parent), !run.isOver);
     this._bars.of(run)?.refresh();
     this._bars.propose(run);
+    if (run.isOver) {
+      this._executed.end(run.run);
+    }
     this._changed.emit(run);
   }
 
