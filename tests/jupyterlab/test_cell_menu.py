@@ -131,3 +131,43 @@ def test_long_code_shows_its_first_lines(opened: Open, model: Waiting) -> None:
     cell.locator(".cm-line").first.click()
     page.until(lambda: height() > 2 * folded, "all of it")
     assert not page.errors
+
+
+def test_a_run_that_is_cut_and_pasted_stays_one_and_a_copy_is_a_copy(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, "```repl\nFINAL(seen)\n```"], opened=2)
+    page = opened("text = 'x' * 1234", ASK, "own = 1")
+    page.run("user-1")
+    page.run("user-2")
+    bar = page.page.locator(".rlm-bar[data-rlm-outcome='answered']")
+    page.until(lambda: page.live("answer") and bar.count(), "the answer")
+    before = page.until_still(lambda: page.live() + page.live("boundary"))
+    order = [cell["id"] for cell in page.cells()]
+
+    page.select("user-2")
+    page.page.evaluate(
+        "count => { const notebook = window.jupyterapp.shell.currentWidget.content;"
+        " notebook.extendContiguousSelectionTo(notebook.activeCellIndex + count); }",
+        len(before),
+    )
+    page.command("notebook:cut-cell")
+    page.until(lambda: not bar.count() and not page.live(), "that it is gone")
+    page.command("notebook:paste-cell-below", on="user-3")
+    moved = page.until_still(lambda: page.live() + page.live("boundary"))
+    assert moved == before
+    assert [cell["id"] for cell in page.cells()] == ["user-0", "user-1", "user-3", *order[2:-1]]
+    page.until(lambda: bar.count() == 1, "the bar")
+    assert page.page.locator(".jp-MarkdownCell.rlm-live .jp-MarkdownOutput:visible").count() >= 3
+    page.picture("cut-and-pasted", 300)
+
+    # once more, it is a copy; all of it can be undone
+    page.command("notebook:paste-cell-below", on="user-1")
+    page.until(lambda: len(page.cells()) > len(order), "the copy")
+    assert page.until_still(lambda: page.live() + page.live("boundary")) == before
+    page.command("notebook:undo-cell-action")
+    page.until(lambda: len(page.cells()) == len(order), "that the copy is gone")
+    page.command("notebook:undo-cell-action")
+    if len(page.cells()) < len(order):  # the cut is a step of its own, unless it came right before
+        page.command("notebook:undo-cell-action")
+    page.until(lambda: [cell["id"] for cell in page.cells()] == order, "all in its place")
+    page.until(lambda: bar.count() == 1, "the bar")
+    assert not page.errors

@@ -25,6 +25,8 @@ export interface Mark {
   count?: number;
   /** The kernel of its run is the notebook's own. */
   here?: true;
+  /** The cell's id: Lab gives Markdown that is cut and pasted another one. */
+  cell: string;
   /** Digest of the source as it was written. */
   written: string;
   /** The source whose outputs a code cell shows, once a person has edited it; without it, the run's own. */
@@ -67,8 +69,13 @@ export function isAstray(model: ICellModel, mark: Mark): boolean {
 
 /** Whether a person has pasted a copy of a live cell: it has another id, so it is a cell of theirs. */
 export function isPasted(model: ICellModel): boolean {
+  return pastedMarkOf(model) !== null;
+}
+
+/** The mark of such a copy: what it is a copy of. */
+export function pastedMarkOf(model: ICellModel): Mark | null {
   const mark = LIVE_ID.test(model.id) ? undefined : (model.getMetadata('rlm') as Partial<Mark> | undefined);
-  return mark?.v === 1 && typeof mark.parent === 'string';
+  return mark?.v === 1 && typeof mark.parent === 'string' ? (mark as Mark) : null;
 }
 
 /** A live cell's source for a cell of a person's own: what code needs is in the kernel of its run. */
@@ -109,6 +116,7 @@ export function markFor(run: RunModel, cell: LiveCell): Mark {
     status: cell.status,
     ...(cell.execution_count === null ? {} : { count: cell.execution_count }),
     ...(run.facts.number === null ? {} : { here: true as const }),
+    cell: cell.id,
     written: digest(cell.source)
   };
 }

@@ -20,6 +20,7 @@ import { CellLabels } from '../inline/cellLabels';
 import { keepStyles } from '../performance/editors';
 import { Edits } from '../cells/edits';
 import { Executed } from '../cells/userCells';
+import { takeBackCut } from '../cells/cut';
 import { notebookOf, savedNotebook } from '../actions/openFile';
 import type { Show } from '../actions/openFile';
 import { finish, isUnheard, showUnderWay } from '../cells/askingCell';
@@ -90,6 +91,7 @@ export class LiveNotebook implements View {
       this._labels.start();
       this.runs.forEach(run => this.draw(run, []));
       this._saved.start();
+      takeBackCut(panel);
       panel.content.model?.cells.changed.connect(this._soon, this);
     });
   }
@@ -319,6 +321,8 @@ export class LiveNotebook implements View {
     window.setTimeout(() => {
       if (!this.panel.isDisposed) {
         newValues.forEach(model => this._renew(model));
+        // a cell that was moved has lost its bar
+        [...this.saved, ...this.runs].forEach(run => this._bars.of(run));
         this.runs.filter(run => !run.isOver).forEach(run => this.draw(run, []));
       }
     });
