@@ -79,6 +79,12 @@ def test_a_call_that_asks_is_allowed_and_refused_by_buttons_below_its_cell(opene
     dialog.locator("input").fill("not her")
     page.page.keyboard.press("Enter")
     page.until(lambda: "Cäsar" in strip.inner_text(), "the third call")
+    # what is called is to be seen, wherever its cell is
+    page.command("notebook:delete-cell", on=page.live("code")[0]["id"])
+    page.until(lambda: page.cell("user-2").locator(".rlm-proposal").count(), "that it is shown where the run was asked")
+    assert "Cäsar" in strip.inner_text()
+    page.command("notebook:undo-cell-action")
+    page.until(lambda: page.live("code"), "the cell")
     strip.get_by_role("button", name="Call All of send").click()
     page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
     assert not strip.count()
