@@ -509,7 +509,8 @@ def test_a_cell_that_waits_is_not_run_while_it_is_not_to_be_seen(opened: Open, m
     assert waiting(page)["source"] == "print('cell 1')"
     page.command("notebook:undo-cell-action")
     page.until(
-        lambda: {c["metadata"]["rlm"]["status"] for c in page.live("code")} == {"skipped", "proposed"}, "what it is by now"
+        lambda: {c["metadata"]["rlm"]["status"] for c in page.live("code")} == {"skipped", "proposed"},
+        "what it is by now",
     )
     strip.get_by_role("button", name="Run:").click()
     page.until(lambda: any(texts(c) == "cell 1\n" for c in page.live("code")), "what is seen is run")
