@@ -57,8 +57,8 @@ export function addTo(cell: Cell, widget: Widget, place = Infinity): void {
       cell.node.append(widget.node);
     }
   });
-  // a cell that was never in view is empty, and what is put into it now would stand on top
   cell.disposed.connect(() => widget.dispose());
+  // a cell that was never in view is empty, and what is put into it now would stand on top
   void cell.ready.then(() => {
     if (!widget.isDisposed && !cell.isDisposed && cell.layout instanceof PanelLayout) {
       cell.layout.insertWidget(place, widget);

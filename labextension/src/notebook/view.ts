@@ -316,16 +316,24 @@ export class LiveNotebook implements View {
     }
   }
 
-  /** Deleted, moved, undone. */
+  /** Deleted, moved, undone: look once at what has changed by then, however many changes that were. */
   private _soon(_: unknown, { newValues }: { newValues: ICellModel[] }): void {
-    window.setTimeout(() => {
-      if (!this.panel.isDisposed) {
-        newValues.forEach(model => this._renew(model));
-        // a cell that was moved has lost its bar
-        [...this.saved, ...this.runs].forEach(run => this._bars.of(run));
-        this.runs.filter(run => !run.isOver).forEach(run => this.draw(run, []));
-      }
-    });
+    if (!this._isLooking) {
+      this._isLooking = true;
+      window.setTimeout(() => this._look());
+    }
+    this._arrived.push(...newValues);
+  }
+
+  private _look(): void {
+    const arrived = this._arrived.splice(0);
+    this._isLooking = false;
+    if (!this.panel.isDisposed) {
+      arrived.forEach(model => this._renew(model));
+      // a cell that was moved has lost its bar
+      [...this.saved, ...this.runs].forEach(run => this._bars.of(run));
+      this.runs.filter(run => !run.isOver).forEach(run => this.draw(run, []));
+    }
   }
 
   /** A cell that was out of the notebook while it was decided about does not wait any more. */
@@ -397,5 +405,8 @@ export class LiveNotebook implements View {
   private readonly _saved: SavedRuns;
   /** The cells that asked, as they were when their runs began or were found. */
   private readonly _asked = new WeakMap<RunModel, ICellModel | undefined>();
+  /** Cells that were put into the notebook since it was looked at last. */
+  private readonly _arrived: ICellModel[] = [];
+  private _isLooking = false;
   private readonly _changed = new Signal<this, RunModel>(this);
 }
