@@ -10,7 +10,7 @@ from rlm_jupyter import RLM
 from rlm_jupyter.frontends.agents.tool_reply import ToolReply, of_ended
 from rlm_jupyter.models.scripted import ScriptedModel
 
-NOTEBOOK = Path("/work/rlm_runs/20310102-101500 who.ipynb")
+NOTEBOOK = Path("/data/rlm_runs/20310102-101500 who.ipynb")
 
 
 def told(final: str, notebook: Path | None = NOTEBOOK) -> ToolReply:
