@@ -29,7 +29,7 @@ from rlm_jupyter.types.values import PackedContext
 _T = TypeVar("_T")
 _NAMES = frozenset({"run_id", "parent", "child"})
 """Fields with a run's id: its words are those of the prompt, in small letters."""
-_ID_END = re.compile(r"(?:-[0-9a-f]{6})?\Z")
+_ID_END = re.compile(r"-[0-9a-f]{6}\Z")
 """Makes a run's id unlike all others: with its digits, words would look like a key."""
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM", b"%PDF", b"II*\0", b"MM\0*")
 _SURE_CHARS = 16
